@@ -112,6 +112,11 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return most if not others and self.num_tokens == len(self.rows) * (1 + most) else None
 
     @property
+    def moves_sequences(self) -> bool:
+        """Whether sequences come, go or have blocks moved; otherwise they only go on, some with more blocks."""
+        return bool(self.admitted or self.released or self.copies or self.swap_out or self.swap_in)
+
+    @property
     def is_empty(self) -> bool:
         """Nothing to compute and nothing to tell the worker."""
         return not (self.rows or self.swap_out or self.swap_in or self.copies or self.released)

@@ -23,7 +23,8 @@ from quire.worker.start_core_worker import start_core_worker
 if TYPE_CHECKING:
     from quire.core.expert_load import CacheCounts, ExpertLoad
     from quire.worker.adapter_store import AdapterStore
-    from quire.worker.core_worker import CoreStepDone, CoreWorker
+    from quire.worker.core_steps import CoreStepDone
+    from quire.worker.core_worker import CoreWorker
     from quire.worker.pooling_worker import PoolingWorker
     from quire.worker.running_step import RunningStep
     from quire.worker.start import Grammars, Progress

@@ -66,7 +66,7 @@ class SamplingState:
         that sequences may ask for.
         """
         self.vocab_size = vocab_size
-        self._engine_seed = engine_seed
+        self.engine_seed = engine_seed
         self._params: dict[int, SamplingParams] = {}
         self._mode: SamplingMode | None = None
         self._reports: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -124,7 +124,7 @@ class SamplingState:
         assert row not in self._params, f"row {row} is taken"
         check_token_ids(params, self.vocab_size, bad_words)
         device = self._numbers.device
-        seed = seed_for(request_id, self._engine_seed) if params.seed is None else params.seed
+        seed = seed_for(request_id, self.engine_seed) if params.seed is None else params.seed
         temperature = params.temperature if is_random(params) else 0.0
         self._numbers[row] = upload((temperature, params.top_p, params.min_p), torch.float32, device)
         self._integers[row] = upload((params.top_k, seed, index), torch.int64, device)

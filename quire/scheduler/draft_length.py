@@ -6,25 +6,33 @@ measured, on whatever device, so that there is nothing to set. It only ever sees
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from quire.config.speculation import draft_lengths
 
 _MEMORY = 0.98
 """Weight of the past per step: about 50 steps are remembered."""
-_WEIGHT_OF_GUESS = 8.0
+_WEIGHT_OF_GUESS = 2.0
 """Rows whose drafts were right as often as nobody knows yet; what is measured soon outweighs them."""
 _GUESS = 0.7
 """How often a draft is right before any was verified, if those before it are: enough to try."""
 _WARM = 2
 """Steps of a kind whose time says nothing: a GPU compiles kernels in the first and captures a graph in the second."""
-_SMOOTHING = 0.2
-"""Weight of a new time against those before."""
+_SMOOTHING = 0.1
+"""Weight of a new time against those before, of which there are some."""
 _WORTH = 1.02
 """How much more a step with drafts must yield in its time: what is measured is never exact."""
 _REFRESH = 96
-"""Steps after which a kind of step that is not chosen is taken once again, so that its figures stay true: at most a
-hundredth of the time goes to steps that do not pay."""
+"""Steps with drafts after which one goes without, so that figures of both stay true."""
+_TRIAL = 3
+"""Steps: drafts are made in the first, for the others to verify."""
+_FEWEST_BETWEEN = 16
+"""Steps from one trial to the next, at least."""
+_MOST_BETWEEN = 4096
+_MOST_LOST = 12
+"""Plain steps whose time drafts may cost in one go: whatever was measured, it was wrong then."""
+_SHARE_OF_TRIALS = 0.005
+"""Of the time, for trials that do not pay: one that has cost more is not repeated as soon."""
 
 
 @dataclass(slots=True)
@@ -32,20 +40,95 @@ class _Timing:
     """Of steps of one size with one number of drafts."""
 
     seen: int = 0
+    measured: int = 0
     seconds: float = 0.0
     last: int = 0
     """Which of the steps of its size was the last such."""
 
-    def observe(self, seconds: float) -> None:
+    def observe(self, seconds: float | None) -> None:
+        """None: it took a time that says nothing of others."""
         self.seen += 1
-        if self.seen == _WARM + 1:
-            self.seconds = seconds
-        elif self.seen > _WARM:
-            self.seconds += _SMOOTHING * (seconds - self.seconds)
+        if self.seen > _WARM and seconds is not None:
+            self.measured += 1
+            self.seconds += max(_SMOOTHING, 1 / self.measured) * (seconds - self.seconds)
 
     @property
     def is_known(self) -> bool:
-        return self.seen > _WARM
+        return self.measured > 0
+
+
+class _Accepted:
+    """How often drafts were right in steps of one size that had any to verify. It differs between sizes: of many
+    sequences only some may have drafts."""
+
+    def __init__(self, most: int) -> None:
+        self._rows = [_WEIGHT_OF_GUESS] * most
+        self._right = [_WEIGHT_OF_GUESS * _GUESS ** (place + 1) for place in range(most)]
+        """By place among drafts: rows, and those in which the draft there and all before it were right."""
+
+    def observe(self, decodes: int, length: int, accepted: Iterable[int]) -> None:
+        right = [0] * length
+        for count in accepted:
+            for place in range(count):
+                right[place] += 1
+        for place in range(length):
+            self._rows[place] = _MEMORY * self._rows[place] + decodes
+            self._right[place] = _MEMORY * self._right[place] + right[place]
+
+    def forget(self, decodes: int) -> None:
+        """What was right long ago counts no more than what two steps will say."""
+        for place, rows in enumerate(self._rows):
+            share = min(1.0, 2 * decodes / rows)
+            self._rows[place] *= share
+            self._right[place] *= share
+
+    def tokens(self, length: int) -> float:
+        """What a sequence is to expect of a step."""
+        return 1.0 + sum(self._right[place] / self._rows[place] for place in range(length))
+
+
+@dataclass(slots=True)
+class _Size:
+    """Steps of batches of one size."""
+
+    accepted: _Accepted
+    steps: int = 0
+    """How many there were."""
+    timings: dict[int, _Timing] = field(default_factory=lambda: defaultdict(_Timing))
+    """By number of drafts."""
+    left_of_trial: int = 0
+    last_with_drafts: int = -_MOST_BETWEEN
+    """Which of the steps was."""
+    lost: float = 0.0
+    """Seconds that steps with drafts have taken longer than their tokens would have without, since the last trial
+    began."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether drafts may be tried again."""
+        allowed = _SHARE_OF_TRIALS * self.timings[0].seconds
+        between = min(max(self.lost / allowed, _FEWEST_BETWEEN), _MOST_BETWEEN)
+        return self.steps - self.last_with_drafts > between
+
+    def observe(self, length: int, seconds: float) -> None:
+        """How long a step took that had so many drafts to verify."""
+        timing = self.timings[length]
+        timing.last = self.steps
+        timing.observe(seconds)
+
+    def count_lost(self, length: int, seconds: float, tokens: float) -> None:
+        """What a step with drafts took longer than so many without; a machine that paused is no fault of drafts."""
+        timing, plain = self.timings[length], self.timings[0]
+        if timing.seen >= _WARM:
+            usual = timing.seconds if timing.is_known else seconds
+            steps = 1 if timing.is_known else _TRIAL  # those before it were not measured
+            self.lost += steps * (min(seconds, 2 * usual) - tokens * plain.seconds)
+
+    def begin_trial(self, decodes: int) -> None:
+        """The step that is planned is its first."""
+        self.left_of_trial = _TRIAL - 1
+        self.lost = 0.0
+        self.accepted.forget(decodes)
 
 
 class DraftLength:
@@ -56,52 +139,69 @@ class DraftLength:
         self.most = most
         self.method = method
         self._lengths = draft_lengths(most)
-        self._rows = [_WEIGHT_OF_GUESS] * most
-        self._right = [_WEIGHT_OF_GUESS * _GUESS ** (place + 1) for place in range(most)]
-        """By place among drafts: rows that verified one there, and those in which it and all before it were right."""
-        self._timings: dict[tuple[int, int], _Timing] = {}
-        """By size of the batch, as a power of two, and number of drafts."""
-        self._steps: dict[int, int] = defaultdict(int)
-        """By size of the batch: how many there were."""
+        self._sizes: dict[int, _Size] = defaultdict(lambda: _Size(_Accepted(most)))
+        """By size of the batch, as a power of two."""
+        self._had_drafts = False
+        """Whether the last step that was observed was to have any."""
 
     def choose(self, decodes: int) -> int:
         """Drafts that each of so many sequences may verify in the next step."""
         if not decodes:
             return 0
-        size = decodes.bit_length()
-        self._steps[size] += 1
-        timings = {length: self._timing(decodes, length) for length in self._lengths}
-        untried = [length for length, timing in timings.items() if not timing.is_known]
-        if untried:
-            return untried[-1]
-        stale = min((0, self.most), key=lambda length: timings[length].last)
-        if self._steps[size] - timings[stale].last > _REFRESH:
-            return stale
-        rates = {length: self._yield(length) / timing.seconds for length, timing in timings.items()}
-        best = max(rates, key=rates.__getitem__)
-        return best if rates[best] > _WORTH * rates[0] else 0
+        size = self._sizes[decodes.bit_length()]
+        size.steps += 1
+        length = self._choose(size, decodes)
+        if length:
+            size.last_with_drafts = size.steps
+        return length
 
-    def observe(self, decodes: int, length: int, accepted: Iterable[int], seconds: float | None) -> None:
+    def observe(
+        self, decodes: int, length: int, accepted: Iterable[int], seconds: float | None, *, verified: bool = True
+    ) -> None:
         """A step of `decodes` that could have `length` drafts each: how many were right in each of them, and how long
-        the step took; None where it computed prompts too.
+        the step took; None where it computed prompts too. `verified`: whether any sequence had a draft to verify.
         """
-        if seconds is not None and seconds > 0 and decodes:
-            timing = self._timing(decodes, length)
-            timing.observe(seconds)
-            timing.last = self._steps[decodes.bit_length()]
-        if not length:
+        if not decodes:
             return
-        right = [0] * length
-        for count in accepted:
-            for place in range(count):
-                right[place] += 1
-        for place in range(length):
-            self._rows[place] = _MEMORY * self._rows[place] + decodes
-            self._right[place] = _MEMORY * self._right[place] + right[place]
+        had_drafts, self._had_drafts = self._had_drafts, length > 0
+        size, right = self._sizes[decodes.bit_length()], list(accepted)
+        # whoever takes time to draft does so in the first step that wants drafts, for those behind it to verify
+        is_first = length > 0 and not had_drafts
+        if seconds is not None and seconds > 0:
+            if length:
+                size.count_lost(length, seconds, 1 + sum(right) / decodes)
+            if is_first:
+                size.timings[length].observe(None)
+            else:
+                size.observe(length if verified else 0, seconds)
+        if length and verified and not is_first:
+            size.accepted.observe(decodes, length, right)
 
-    def _yield(self, length: int) -> float:
-        """Tokens that a sequence is to expect of a step."""
-        return 1.0 + sum(self._right[place] / self._rows[place] for place in range(length))
+    def _choose(self, size: _Size, decodes: int) -> int:
+        if not size.timings[0].is_known:  # whoever comes first does not pay for what is to be found out
+            return 0
+        if size.left_of_trial:
+            size.left_of_trial -= 1
+            return self.most
+        best = self._best(size)
+        if best != self.most and size.is_due:
+            size.begin_trial(decodes)
+            return self.most
+        return 0 if size.steps - size.timings[0].last > _REFRESH else best
 
-    def _timing(self, decodes: int, length: int) -> _Timing:
-        return self._timings.setdefault((decodes.bit_length(), length), _Timing())
+    def _best(self, size: _Size) -> int:
+        """Whatever promises most tokens a second."""
+        plain, all_of_them = size.timings[0].seconds, size.timings[self.most]
+        if not all_of_them.is_known or size.lost > _MOST_LOST * plain:
+            return 0
+        rates = {length: size.accepted.tokens(length) / self._seconds(size, length) for length in self._lengths}
+        best = max(rates, key=rates.__getitem__)
+        return best if rates[best] > _WORTH / plain else 0
+
+    def _seconds(self, size: _Size, length: int) -> float:
+        """Of a step; of one that was never taken, in proportion to others."""
+        timing = size.timings[length]
+        if timing.is_known:
+            return timing.seconds
+        plain = size.timings[0].seconds
+        return plain + (size.timings[self.most].seconds - plain) * length / self.most

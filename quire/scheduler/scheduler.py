@@ -310,8 +310,8 @@ class Scheduler:
         counts = [] if result.counts is None else result.counts[:decodes]
         accepted = [count - 1 for count in counts]
         seconds = None if flight.load.prompt_tokens else result.elapsed
-        draft_length.observe(decodes, flight.most_drafts, accepted, seconds)
         drafting = sum(count > 0 for count in flight.num_drafts)
+        draft_length.observe(decodes, flight.most_drafts, accepted, seconds, verified=drafting > 0)
         self.drafts += DraftCounts(drafting, result.num_drafted, sum(accepted))
 
     def _pace_prompts(self, builder: StepBuilder) -> None:

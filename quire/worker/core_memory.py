@@ -17,6 +17,7 @@ from quire.ops.cpu.recording import paged_cache
 from quire.ops.host_pages import give_back
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.row_shape import RowShape
+from quire.worker.speculative.recent_answers import RecentAnswers
 
 if TYPE_CHECKING:
     from quire.ops.cpu import _core
@@ -52,6 +53,8 @@ class CoreMemory:
         """By row: drafts behind its last token."""
         self.may_draft: NDArray[np.bool_] = np.zeros(shape.rows, dtype=np.bool_)
         """By row: whether it may have any."""
+        self.answers: RecentAnswers | None = None
+        """Where drafts are looked up in them."""
         self.lengths = PlanLengths(limits.max_num_seqs)
         self.admitted: dict[int, Admission] = {}
         """By row: its sequence as it came."""

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 from quire.config.resolved import KVLayout
 from quire.core.carried_blocks import CarriedBlocks
 from quire.core.expert_load import ExpertLoad
-from quire.core.plan import Admission, StepPlan
+from quire.core.plan import StepPlan
 from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.kvcache.transfer.host_blocks import HostBlocks
-from quire.sampling.core_sampler import CoreSampler, can_draw
+from quire.ops.cpu.packed_file import PackedFile
+from quire.sampling.core_sampler import CoreSampler
 from quire.worker.core_memory import CoreMemory
-from quire.worker.core_model import CoreModel, CoreStep, Floats, step_arrays
+from quire.worker.core_model import CoreModel
+from quire.worker.core_steps import CoreStepDone, CoreSteps, core_can_run
 from quire.worker.dummy import dummy_sequence
 from quire.worker.speculative.core_drafting import CoreDrafting
 
@@ -33,16 +35,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class CoreStepDone:
-    """A step that is over when it is returned, as every step of a CPU is."""
-
-    def __init__(self, result: StepResult) -> None:
-        self._result = result
-
-    def result(self) -> StepResult:
-        return self._result
-
-
 class CoreWorker:
     """Runs plans one after the other, in the order they come."""
 
@@ -52,18 +44,22 @@ class CoreWorker:
     def __init__(
         self,
         model: CoreModel,
+        weights: PackedFile,
         sampler: CoreSampler,
         memory: CoreMemory,
         layout: KVLayout,
         whole: Callable[[], "Worker"],
         drafting: CoreDrafting | None = None,
     ) -> None:
-        """`whole` builds the worker that goes on with the same memory; `drafting` is speculative decoding."""
+        """`weights` are the model's; `whole` builds the worker that goes on with the same memory; `drafting` is
+        speculative decoding."""
         self._model = model
+        self._weights = weights
         self._sampler = sampler
         self._memory = memory
         self._layout = layout
         self._drafting = drafting
+        self._steps = CoreSteps(model, sampler, memory, layout.block_size, drafting)
         self._is_warm = False
         self._build = whole
         self._whole: Worker | None = None
@@ -71,13 +67,13 @@ class CoreWorker:
 
     def start(self, plan: StepPlan) -> "CoreStepDone | RunningStep":
         """Run a step."""
-        if self._whole is None and not all(_can_run(admission) for admission in plan.admitted):
+        if self._whole is None and not all(core_can_run(admission) for admission in plan.admitted):
             self._make_whole()
         return CoreStepDone(self._run(plan)) if self._whole is None else self._whole.start(plan)
 
     def prepare(self, request: Request) -> "Future[None] | None":
         """Begin to import torch where a request needs it: other requests go on meanwhile."""
-        if self._whole is not None or _can_run(request):
+        if self._whole is not None or core_can_run(request):
             return None
         if self._importing is None:
             self._importing = Future()
@@ -90,6 +86,8 @@ class CoreWorker:
             self._is_warm = True
             sequence = dummy_sequence(0, 1, self._layout)
             self._run(StepPlan(step=0, admitted=[sequence], rows=[0], counts=[1], num_sampling=1))
+            if self._drafting is not None:
+                self._drafting.reset()  # nobody has said that token
             self._run(StepPlan(step=0, released=[0]))
         return False
 
@@ -98,7 +96,7 @@ class CoreWorker:
         if self._whole is not None:
             self._whole.sleep()
         self._memory.give_back()
-        self._model.give_back_pages()
+        self._weights.give_back_pages()
 
     def wake_up(self) -> None:
         """Have the weights mapped before a request waits for them."""
@@ -124,6 +122,8 @@ class CoreWorker:
         """Forget every row."""
         self._sampler.reset()
         self._memory.admitted.clear()
+        if self._drafting is not None:
+            self._drafting.reset()
         if self._whole is not None:
             self._whole.reset()
 
@@ -140,44 +140,7 @@ class CoreWorker:
         self._apply_changes(plan)
         if not plan.rows:
             return StepResult(step=plan.step, elapsed=time.perf_counter() - begun)
-        memory, lengths = self._memory, self._memory.lengths
-        lengths.count(plan)
-        block_size = self._layout.block_size
-        max_blocks = lengths.most_blocks(plan, block_size)
-        step = step_arrays(memory, plan.rows, plan.counts, block_size, max_blocks)
-        hidden = self._model.hidden(step, lengths.tokens_of_prompts(plan))
-        samples = plan.num_sampling
-        if not samples:
-            memory.rows.finish_step(step.rows.ctypes.data, step.lengths.ctypes.data, len(step.rows), 0, 0)
-            return StepResult(step=plan.step, elapsed=time.perf_counter() - begun)
-        if self._drafting is not None:
-            return self._verify(self._drafting, plan, step, hidden, begun)
-        last = hidden if samples == len(hidden) else hidden.take(step.starts[1 : samples + 1] - 1, axis=0)
-        logits = self._model.logits(last, lengths.ends_of_prompts(plan))
-        tokens, invalid = self._sampler.draw(logits, plan.rows[:samples], step.lengths)
-        memory.rows.finish_step(
-            step.rows.ctypes.data, step.lengths.ctypes.data, len(step.rows), tokens.ctypes.data, samples
-        )
-        return StepResult(
-            step=plan.step,
-            tokens=tokens.tolist(),
-            invalid=invalid.nonzero()[0].tolist(),
-            elapsed=time.perf_counter() - begun,
-        )
-
-    def _verify(
-        self, drafting: CoreDrafting, plan: StepPlan, step: CoreStep, hidden: Floats, begun: float
-    ) -> StepResult:
-        """The end of a step that may have drafts."""
-        memory, samples = self._memory, plan.num_sampling
-        layout = drafting.layout(plan, step)
-        last = hidden if len(layout.indices) == len(hidden) else hidden.take(layout.indices, axis=0)
-        logits = self._model.logits(last, memory.lengths.ends_of_prompts(plan))
-        drawn, invalid = self._sampler.draw(logits, layout.rows, layout.positions)
-        others = step.rows[samples:]
-        if len(others):
-            memory.rows.finish_step(others.ctypes.data, step.lengths[samples:].ctypes.data, len(others), 0, 0)
-        return drafting.finish(plan, step, layout, drawn, invalid, begun)
+        return self._steps.run(plan, begun)
 
     def _apply_changes(self, plan: StepPlan) -> None:
         assert not [*plan.swap_out, *plan.swap_in], "there is no CPU tier"
@@ -186,16 +149,14 @@ class CoreWorker:
         for row in plan.released:
             self._sampler.release(row)
             memory.admitted.pop(row, None)
+            if self._drafting is not None:
+                self._drafting.release(row)
         for admission in plan.admitted:
             memory.admit(admission)
-            memory.ready[admission.row], memory.may_draft[admission.row] = 0, True
             self._sampler.admit(admission)
+            if self._drafting is not None:
+                self._drafting.admit(admission)
         memory.change(plan.table_deltas)
-
-
-def _can_run(asked: Request | Admission) -> bool:
-    """Whether the core alone does what is asked."""
-    return asked.pooling is None and not asked.media and can_draw(asked.params)
 
 
 def _import_whole(imported: "Future[None]") -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from quire.core.expert_load import ExpertLoad
 from quire.layers.batch import Batch, KVLayer, Taps
+from quire.layers.embedding import Embedding
 from quire.layers.image_attention import ImageAttention
 from quire.layers.quant.packed import PackedWeight
 from quire.layers.rope import Rope
@@ -15,6 +16,7 @@ from quire.models.heads.draft_head import DraftHead
 from quire.models.language_model import LanguageModel
 from quire.ops.cpu.tape import References, Tape, TapeInput, TapeProgram, Value
 from quire.ops.lora_tensors import AdapterRows
+from quire.worker.core_model import CoreModel, CorePrograms, tap_name
 from quire.worker.core_record import CoreRecord, RecordedMatrix, RecordedRope, code_version
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ class RecordedModel:
         for number, (table, slots) in enumerate(zip(batch.tables, batch.slots, strict=True)):
             given[f"table {number}"], given[f"slots {number}"] = table.to(torch.int32).contiguous(), slots
         for layer in self._taps:
-            given[_tap(layer)] = tapped = torch.empty_like(hidden)
+            given[tap_name(layer)] = tapped = torch.empty_like(hidden)
             if batch.taps is not None:
                 batch.taps.values[layer] = tapped
         self._program.run(self._machine, x.shape[0], given, batch.prompts)
@@ -110,16 +112,43 @@ class RecordedModel:
         self._head.run(self._machine, hidden.shape[0], given, prompts)
         return self._model.finish_logits(logits)
 
-    def _keep_record(self, width: int) -> None:
-        """The cache is that of the recorded layers."""
-        if not isinstance(self._model, LanguageModel):
-            return
-        words = self._model.words_alone
+    def core_model(self) -> CoreModel | None:
+        """The same programs for steps that are numpy's arrays; None before the first step has recorded them, and where
+        they are not all there is to the model."""
+        alone = self._alone()
+        if alone is None or self._program is None or self._head is None or self._num_adapter_slots:
+            return None
+        words, ropes = alone
+        spec = self._model.spec
+        programs = CorePrograms(
+            layers=self._program.linked,
+            head=self._head.linked,
+            words=cast(PackedWeight, words.weight).packed.only.core,
+            word_scale=spec.embedding.scale,
+            ropes=[(frequencies.numpy(), factor) for frequencies, factor in ropes],
+            hidden_size=spec.hidden_size,
+            num_logits=self._vocabulary,
+            logit_scale=spec.logit_scale,
+            taps=self._taps,
+        )
+        return CoreModel(programs, self._machine)
+
+    def _alone(self) -> tuple[Embedding, list[tuple[Tensor, float]]] | None:
+        """What tokens are looked up in, and what angles follow from, where beside that the programs are all there is to
+        the model; else None."""
+        if not isinstance(self._model, LanguageModel) or self._model.words_alone is None:
+            return None
         ropes = [cast(Rope, rope).fixed for rope in self._model.ropes]
         fixed = [rope for rope in ropes if rope is not None]
-        is_all = words is not None and len(fixed) == len(ropes) and self._model.spec.logit_softcap is None
-        if self._keep is None or self._program is None or self._head is None or words is None or not is_all:
+        is_all = len(fixed) == len(ropes) and self._model.spec.logit_softcap is None
+        return (self._model.words_alone, fixed) if is_all else None
+
+    def _keep_record(self, width: int) -> None:
+        """The cache is that of the recorded layers."""
+        alone = self._alone()
+        if self._keep is None or self._program is None or self._head is None or alone is None:
             return
+        words, fixed = alone
         table = cast(PackedWeight, words.weight).packed.only
         weights, matrices = list(self._references.weights), [*self._references.matrices, table]
         recorded: list[RecordedMatrix] = []
@@ -147,10 +176,6 @@ class RecordedModel:
                 logit_scale=self._model.spec.logit_scale,
             )
         )
-
-
-def _tap(layer: int) -> str:
-    return f"tap {layer}"
 
 
 def record(
@@ -181,7 +206,7 @@ def record(
     hidden = cast(Value, model.body(cast(Tensor, x), cast("list[tuple[Tensor, Tensor]]", angles), batch))
     tape.give(hidden, TapeInput("hidden"))
     for layer, value in tapped.values.items():
-        tape.give(cast(Value, value), TapeInput(_tap(layer)))
+        tape.give(cast(Value, value), TapeInput(tap_name(layer)))
     return tape.finish()
 
 

@@ -117,6 +117,9 @@ def start_worker(
         layers = resolved.stages[pipeline.stage]
         layout = layout_of_stage(resolved.kv, spec.caches[layers.start : layers.stop])
         stage = LastStage(model, pipeline, getattr(torch, resolved.dtype), device)
+    drafter = _drafter(resolved, model, device, core, clock)
+    if drafter is not None and core is not None and memory is None:
+        memory = CoreMemory(layout, resolved.limits)  # so that steps without drafts need no tensors
     worker = Worker(
         model,
         layout,
@@ -129,7 +132,7 @@ def start_worker(
         batch_invariant=resolved.batch_invariant,
         group=group,
         speculation=resolved.speculation,
-        drafter=_drafter(resolved, model, device, core, clock),
+        drafter=drafter,
         adapters=adapters,
         copies=start_expert_copies(described, resolved, model, device, layers),
         encoder_cache_tokens=resolved.encoder_cache_tokens,

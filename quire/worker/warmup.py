@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from quire.config.resolved import KVLayout
 from quire.core.plan import StepPlan
 from quire.sampling.mode import SamplingMode
+from quire.worker.core_steps import CoreStepDone
 from quire.worker.decode_graphs import DecodeGraphs
 from quire.worker.dummy import dummy_sequence
 from quire.worker.running_step import RunningStep
@@ -20,7 +21,7 @@ _CHUNK = 4
 
 
 def warmup_steps(
-    run: Callable[[StepPlan], RunningStep],
+    run: Callable[[StepPlan], RunningStep | CoreStepDone],
     graphs: DecodeGraphs,
     layout: KVLayout,
     *,

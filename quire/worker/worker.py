@@ -1,6 +1,6 @@
 """Worker: owns one device. Plan in, tensors, model, sampler, result out."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -30,6 +30,7 @@ from quire.ops.functional import (
 from quire.ops.lora_tensors import AdapterRows
 from quire.ops.step_tensors import RowStates
 from quire.parallel.group import Group
+from quire.sampling.core_sampler import CoreSampler
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.mode import SamplingMode
@@ -42,6 +43,7 @@ from quire.worker.adapter_store import AdapterStore
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
+from quire.worker.core_steps import CoreStepDone
 from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs, Drawn
 from quire.worker.device_time import DeviceTime
@@ -53,6 +55,7 @@ from quire.worker.kv_layers import kv_layers
 from quire.worker.last_stage import LastStage, ReturningSampler
 from quire.worker.media_rows import MediaFigures, MediaRows
 from quire.worker.out_of_memory import free_cached_memory
+from quire.worker.plain_steps import PlainSteps
 from quire.worker.plan_lengths import PlanLengths
 from quire.worker.prefix_tiles import TilesOnDevice
 from quire.worker.prompt_logprobs import PromptLogprobs
@@ -159,16 +162,17 @@ class Worker:
         self._graphs: DecodeGraphs | None = None
         drafts_on_host = self._drafting is not None and not self._drafting.can_be_captured
         if device.type == "cuda" and not drafts_on_host and _can_be_captured(model, stage, self._experts):
-            most_drafts = limits.num_drafts
             self._graphs = DecodeGraphs(
-                *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device), most_drafts=most_drafts
+                *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device),
+                most_drafts=limits.num_drafts,
             )
         # reading a prefix once for many sequences is another order of sums
         may_share_prefix = self._graphs is not None and not batch_invariant and not self._keeps_latents
         self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits, self._device = limits, device
-        rows = limits.max_num_seqs + 1
-        self._row_adapters = None if adapters is None else RowAdapters(rows, adapters.num_slots, device)
+        self._row_adapters = (
+            None if adapters is None else RowAdapters(limits.max_num_seqs + 1, adapters.num_slots, device)
+        )
         self._media = _media_rows(model, limits, encoder_cache_tokens)
         self._encoded = _encoded_media(model, limits, device)
         modules = [model] if drafter is None else [model, drafter.module]
@@ -178,26 +182,42 @@ class Worker:
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
         self._layout = layout
         self._warmup = self._warmup_steps()
-        for admission in () if memory is None else memory.admitted.values():
-            self._admit_to_sampling(admission)  # none has media: the core alone takes no such prompt
+        self._plain = _plain_steps(computed, core, memory, sampling, layout, self._drafting)
+        if memory is not None:
+            self._go_on_with(memory.admitted.values())
 
     @property
     def weight_bytes(self) -> int:
         """Of the model's modules, as far as its weights have come."""
         return sum(each.nbytes for each in (*self._model.buffers(), *self._model.parameters()))
 
-    @torch.inference_mode()
-    def start(self, plan: StepPlan) -> RunningStep:
+    def start(self, plan: StepPlan) -> RunningStep | CoreStepDone:
         """Give a step to the device; on a GPU it runs while the caller goes on."""
+        if self._plain is not None and not plan.moves_sequences:  # most steps; there is nothing for torch to do
+            plain = self._plain.run(plan)
+            if plain is not None:
+                return CoreStepDone(plain)
+        return self._start(plan)
+
+    @torch.inference_mode()
+    def _start(self, plan: StepPlan) -> RunningStep | CoreStepDone:
+        """The same, with whatever changes before it."""
         device_time = DeviceTime(self._device)
         self._apply_changes(plan)
         if not plan.rows:
             return RunningStep(plan.step, None, (), {}, device_time)
+        plain = None if self._plain is None else self._plain.run(plan)
+        if plain is not None:
+            return CoreStepDone(plain)
         self._lengths.count(plan)
         self._sampling.expire(self._lengths.fewest)
         drafts = plan.drafts_of_each if plan.num_drafts else 0
         if self._graphs is not None and (drafts or plan.only_decodes) and not self._needs_host(plan):
             return self._decode(self._graphs, plan, device_time, drafts or 0)
+        return self._run(plan, device_time)
+
+    def _run(self, plan: StepPlan, device_time: DeviceTime) -> RunningStep:
+        """A step of any kind, one operation after the other."""
         inputs = self._make_inputs(plan)
         adapters: AdapterRows | None = None
         if self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows):
@@ -222,7 +242,9 @@ class Worker:
         self._experts.count_all()
         hidden = self._forward(inputs.input_ids, positions, inputs.batch)
         if self._drafting is not None:
-            self._drafting.keep(inputs.batch, hidden)
+            self._drafting.keep(inputs.batch.slots, hidden, _tapped(inputs.batch))
+            if not plan.num_sampling:
+                self._drafting.skip(plan)
         prompt_logprobs = self._prompt_logprobs.logprobs(plan, hidden, self._lengths.computed, self._rows.states.tokens)
         pooled = self._readouts.take(plan, hidden, self._lengths.computed, alignment)
         sampled, constrained = self._sample(plan, inputs, hidden, adapters) if plan.num_sampling else (None, ())
@@ -322,6 +344,8 @@ class Worker:
         self._prompt_logprobs.reset()
         self._readouts.reset()
         self._constrained.reset()
+        if self._plain is not None:
+            self._plain.reset()
         if self._row_adapters is not None:
             self._row_adapters.reset()
         if self._media is not None:
@@ -400,7 +424,7 @@ class Worker:
         self._experts.count_real(rows, self._rows.spare, 1 + drafts)
         hidden = self._forward(step.input_ids, positions, batch)
         if self._drafting is not None:
-            self._drafting.keep(batch, hidden)
+            self._drafting.keep(batch.slots, hidden, _tapped(batch))
         return self._project(hidden, range(0), adapters), step.lengths
 
     def _project(self, hidden: Tensor, prompts: range, adapters: AdapterRows | None) -> Tensor:
@@ -459,6 +483,8 @@ class Worker:
                 self._encoded.release(row)
             if self._drafting is not None:
                 self._drafting.release(row)
+            if self._plain is not None:
+                self._plain.release(row)
         for admission in plan.admitted:
             self._admit(admission)
         if self._encoded is not None:
@@ -478,10 +504,21 @@ class Worker:
         self._lengths.admit(admission)
         if self._drafting is not None:
             self._drafting.admit(admission)
+        if self._plain is not None:
+            self._plain.admit(admission)
         if admission.pooling is None:
             self._admit_to_sampling(admission)
         else:  # it samples nothing, and the mode of sampling is not to follow from it
             self._readouts.admit(admission)
+
+    def _go_on_with(self, admissions: Iterable[Admission]) -> None:
+        """Of sequences that have their rows already; none has media, as the core alone takes no such prompt."""
+        for admission in admissions:
+            self._admit_to_sampling(admission)
+            if self._plain is not None:
+                self._plain.admit(admission)
+            if self._drafting is not None:
+                self._drafting.go_on_with(admission)
 
     def _admit_to_sampling(self, admission: Admission) -> None:
         self._sampling.admit(
@@ -515,6 +552,10 @@ class Worker:
         )
 
 
+def _tapped(batch: Batch) -> list[Tensor]:
+    return [] if batch.taps is None else batch.taps.in_order()
+
+
 def _can_be_captured(model: LanguageModel | FallbackDecoder, stage: LastStage | None, experts: ExpertFigures) -> bool:
     """Whether decode steps can be graphs: nothing in them waits for the host, or for what comes from another stage."""
     if isinstance(model, FallbackDecoder):
@@ -536,6 +577,21 @@ def _recorded(
     # a record without adapters would be of no use to a start with them, nor one with taps to a start without
     keep = core.keep if adapters is None and not taps else None
     return RecordedModel(model, kv, core.machine, keep, 0 if adapters is None else adapters.num_slots, taps)
+
+
+def _plain_steps(
+    computed: LanguageModel | FallbackDecoder | RecordedModel,
+    core: CpuCore | None,
+    memory: CoreMemory | None,
+    sampling: SamplingState,
+    layout: KVLayout,
+    drafting: Drafting | None,
+) -> PlainSteps | None:
+    """None where steps are tensors from end to end."""
+    if core is None or memory is None or not isinstance(computed, RecordedModel):
+        return None
+    sampler = CoreSampler(len(memory.lengths.computed), sampling.vocab_size, sampling.engine_seed, core.machine)
+    return PlainSteps(computed, sampler, memory, layout.block_size, drafting)
 
 
 def _row_states(memory: CoreMemory) -> RowStates:

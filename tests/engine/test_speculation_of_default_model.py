@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from quire import LLM, SamplingParams
+from tests.scheduler.bookkeeping import AlwaysAll
 
 SUBJECTS = ["rivers", "bridges", "bread", "chess", "glass", "bees", "maps", "salt", "kites", "tides"]
 FORMS = [
@@ -30,6 +31,8 @@ METHODS: list[dict[str, Any]] = [
 def answers(prompts: list[str], tokens: int, temperature: float, drafting: dict[str, Any] | None) -> list[list[int]]:
     llm = LLM("smollm2", speculative_config=drafting, max_num_seqs=16)
     params = SamplingParams(temperature=temperature, top_p=0.9, max_tokens=tokens, ignore_eos=True)
+    if drafting is not None:
+        llm._engine.loop.scheduler._draft_length = AlwaysAll(drafting["num_speculative_tokens"])
     outputs = llm.generate(prompts, params, use_tqdm=False)
     if drafting is not None:
         assert llm._engine.drafts.accepted > len(prompts)

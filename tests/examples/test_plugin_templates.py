@@ -21,6 +21,7 @@ from quire.core.sampling_params import SamplingParams
 from quire.engine.llm import LLM
 from quire.engine.own_names import own_names
 from quire.serving.async_llm import AsyncLLM
+from tests.scheduler.bookkeeping import AlwaysAll
 from tests.tiny_chat import write_tiny_chat
 
 ROOT = Path(__file__).parents[2]
@@ -177,6 +178,7 @@ def test_weight_format(tmp_path: Path) -> None:
 def test_proposer_drafts_and_changes_no_answer(tiny_chat: Path, plain: list[str]) -> None:
     speculation = {"method": "say-it-again", "num_speculative_tokens": 3}
     llm = LLM(str(tiny_chat), num_gpu_blocks_override=256, speculative_config=speculation)
+    llm._engine.loop.scheduler._draft_length = AlwaysAll(3)  # whatever the clock says
     found = llm.generate(PROMPTS, SamplingParams(**GREEDY), use_tqdm=False)
     drafts = llm._engine.drafts
     llm.close()

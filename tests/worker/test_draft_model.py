@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError
+from quire.core.prompt import Prompt
 from quire.engine.draft_plan import plan_draft
 from quire.engine.loop import EngineLoop
 from quire.engine.start import start_loop
@@ -59,9 +61,13 @@ def test_a_model_that_drafts_for_itself_is_always_right(path: Path, params: dict
 class NowAndThen(DraftLength):
     """Drafts in two steps, then none in five."""
 
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self._number = 0
+
     def choose(self, decodes: int) -> int:
-        self._steps[0] += 1
-        return self.most if self._steps[0] % 7 < 2 else 0
+        self._number += 1
+        return self.most if self._number % 7 < 2 else 0
 
 
 @pytest.mark.parametrize("prepare", [as_it_is, as_on_a_gpu])
@@ -78,6 +84,15 @@ def test_it_catches_up_with_what_it_has_missed(path: Path, prepare: Prepare) -> 
     found, loop = answers(drafting(path))
     assert found == plain
     assert loop.scheduler.drafts.accepted > 10
+    assert loop.scheduler.drafts.share_accepted == 1.0
+
+
+def test_it_sees_prompts_that_take_several_steps(path: Path) -> None:
+    settings = {"cpu_compute": "exact", "enable_prefix_caching": False, "max_num_batched_tokens": 16, "max_num_seqs": 4}
+    loop = start(path, drafting(path), **settings)
+    long = Prompt(tuple(5 + place * place % 190 for place in range(60)))
+    run(loop, [structs.replace(request, prompt=long) for request in requests([{"temperature": 0.0}])])
+    assert loop.scheduler.drafts.tokens > 10
     assert loop.scheduler.drafts.share_accepted == 1.0
 
 

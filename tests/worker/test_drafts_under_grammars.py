@@ -9,6 +9,7 @@ import pytest
 from quire import LLM, SamplingParams
 from quire.core.structured import StructuredOutput
 from tests.ops.cpu.machines import needs_core
+from tests.scheduler.bookkeeping import AlwaysAll
 
 SCHEMA = {
     "type": "object",
@@ -40,6 +41,8 @@ PARAMS: list[dict[str, Any]] = [
 
 def answers(drafting: dict[str, Any] | None, params: list[dict[str, Any]]) -> tuple[list[list[int]], Any]:
     llm = LLM("smollm2", speculative_config=drafting, max_num_seqs=4)
+    if drafting is not None:
+        llm._engine.loop.scheduler._draft_length = AlwaysAll(drafting.get("num_speculative_tokens", 4))
     structured = StructuredOutput(json=json.dumps(SCHEMA))
     asked = [SamplingParams(max_tokens=64, structured=structured, **each) for each in params]
     outputs = llm.generate([PROMPT] * len(asked), asked, use_tqdm=False)

@@ -103,21 +103,22 @@ def test_swapped_sequences_go_on_as_they_would(path: Path, prepare: Prepare) -> 
 
 
 @needs_core
+@pytest.mark.parametrize("asked", [NGRAM, SUFFIX])
 def test_the_native_core_alone_drafts_too_and_torch_takes_over(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: dict[str, Any], path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(cpu_core, "_SMALLEST_KEPT", 0)
     more = [*SIMPLE, {"temperature": 0.3, "repetition_penalty": 1.2}, *SIMPLE]
     run(start(path, None), requests(SIMPLE[:1]))  # leaves a record
     plain = run(start(path, None), requests(SIMPLE))
-    loop = start(path, NGRAM)
+    loop = start(path, asked)
     assert isinstance(loop.executor._worker, CoreWorker)  # type: ignore[attr-defined]
     assert run(loop, requests(SIMPLE)) == plain
     assert loop.executor._worker._whole is None  # type: ignore[attr-defined]
     assert loop.scheduler.drafts.accepted > 10
     expected = run(start(path, None), requests(more))
-    loop = start(path, NGRAM)
+    loop = start(path, asked)
     assert run(loop, requests(more)) == expected
     assert loop.executor._worker._whole is not None  # type: ignore[attr-defined]
 

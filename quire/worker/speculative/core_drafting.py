@@ -8,12 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quire.config.speculation import Speculation
-from quire.core.plan import StepPlan
+from quire.core.plan import Admission, StepPlan
 from quire.core.result import StepResult
 from quire.ops.cpu.accept_drafts import accept_in_memory
 from quire.ops.cpu.lookup_drafts import lookup_in_memory
 from quire.worker.core_memory import CoreMemory
 from quire.worker.core_model import CoreStep, Integers
+from quire.worker.speculative.recent_answers import RecentAnswers
+
+CORE_METHODS = frozenset({"ngram", "suffix"})
+"""Methods whose drafts need no torch."""
+FEWEST_AGREEING = 2
+"""Last tokens that must agree for `suffix`: what follows a single one says little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +37,52 @@ class CoreDrafting:
     """Of one worker."""
 
     def __init__(self, asked: Speculation, memory: CoreMemory) -> None:
-        self._asked = asked
+        """By one of `CORE_METHODS`."""
         self._memory = memory
+        self._most = asked.num_speculative_tokens
+        self._agreeing = (asked.prompt_lookup_min, asked.prompt_lookup_max)
+        """How many of its last tokens a sequence must have said before, and up to how many more of them are better."""
+        self._prompts: dict[int, int] = {}
+        """By row: where its answer begins."""
+        if asked.method == "suffix":
+            self._agreeing = (FEWEST_AGREEING, asked.suffix_decoding_max_tree_depth)
+            memory.answers = RecentAnswers(asked.suffix_decoding_max_cached_requests)
+
+    def admit(self, admission: Admission) -> None:
+        """A row has another sequence."""
+        row = admission.row
+        self._memory.ready[row], self._memory.may_draft[row] = 0, True
+        self._prompts[row] = admission.num_prompt
+
+    def release(self, row: int) -> None:
+        """A row has lost its sequence, whose answer may be remembered."""
+        begin = self._prompts.pop(row, None)
+        if begin is not None and self._memory.answers is not None:
+            self._memory.answers.remember(self._memory.tokens[row, begin : self._memory.computed[row] + 1])
+
+    def reset(self) -> None:
+        """All rows are free, and what was being said is not remembered."""
+        self._prompts.clear()
+
+    def propose(self, rows: Integers, wanted: int) -> list[int]:
+        """New drafts for these rows, if any are wanted; returns how many each has. If any, then as many as there may
+        ever be: more cost nothing."""
+        memory = self._memory
+        if not wanted:
+            memory.ready[rows] = 0
+            return [0] * len(rows)
+        recent = None if memory.answers is None else memory.answers.joined()
+        lookup_in_memory(
+            *(memory.tokens, memory.computed, rows, memory.ready, memory.may_draft),
+            *(*self._agreeing, self._most, recent),
+        )
+        proposed: list[int] = memory.ready[rows].tolist()
+        return proposed
 
     def layout(self, plan: StepPlan, step: CoreStep) -> CoreDraftLayout:
+        """Of a step that has drafts."""
         samples = plan.num_sampling
-        granted = np.array(plan.num_drafts or [0] * samples, dtype=np.int64)
-        if not plan.num_drafts:
-            return CoreDraftLayout(plan.rows[:samples], step.starts[1 : samples + 1] - 1, step.lengths, granted)
+        granted = np.array(plan.num_drafts, dtype=np.int64)
         back = np.concatenate([np.arange(-count, 1) for count in plan.num_drafts])
         owners = np.repeat(np.arange(samples), granted + 1)
         rows = [row for row, count in zip(plan.rows, plan.num_drafts, strict=False) for _ in range(count + 1)]
@@ -62,11 +106,7 @@ class CoreDrafting:
         counts, verified = accept_in_memory(
             memory.tokens, memory.computed, rows, lengths, granted, by_row, memory.ready
         )
-        asked = self._asked
-        lookup_in_memory(
-            *(memory.tokens, memory.computed, rows, memory.ready, memory.may_draft),
-            *(asked.prompt_lookup_min, asked.prompt_lookup_max, asked.num_speculative_tokens),
-        )
+        num_proposed = self.propose(rows, plan.num_wanted)
         told = counts.tolist()
         memory.lengths.note_verified(plan)(told)
         is_taken = np.arange(by_row.shape[1]) < counts[:, None]
@@ -76,7 +116,7 @@ class CoreDrafting:
             tokens=by_row[is_taken].tolist(),
             counts=told,
             num_drafted=int(verified.sum()),
-            num_proposed=memory.ready[rows].tolist(),
+            num_proposed=num_proposed,
             invalid=np.flatnonzero(is_invalid).tolist(),
             elapsed=time.perf_counter() - begun,
         )

@@ -4,7 +4,7 @@ All of it is on the device: the next step verifies drafts that the host never se
 late.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -32,6 +32,7 @@ from quire.sampling.verification import (
     uneven_layout,
 )
 from quire.worker.core_memory import CoreMemory
+from quire.worker.core_model import CoreStep, Floats
 from quire.worker.speculative.draft_model import DraftModel, DraftModelProposer
 from quire.worker.speculative.draft_rows import DraftRows
 from quire.worker.speculative.head import HeadProposer
@@ -39,6 +40,8 @@ from quire.worker.speculative.loaded_head import LoadedHead
 from quire.worker.speculative.lookups import make_proposer
 from quire.worker.speculative.medusa import MedusaProposer
 from quire.worker.speculative.proposer import Proposer
+from quire.worker.speculative.suffix import SuffixProposer
+from quire.worker.speculative.unwritten_features import UnwrittenFeatures
 
 
 class Drafting:
@@ -76,6 +79,8 @@ class Drafting:
         self._proposer: Proposer
         if drafter is None:
             self._proposer = make_proposer(asked, states, self.rows)
+            if isinstance(self._proposer, SuffixProposer) and memory is not None and memory.answers is not None:
+                self._proposer.go_on_from(memory.answers)
         elif isinstance(drafter, DraftModel):
             self._proposer = DraftModelProposer(drafter, limits, states, group, self.rows, sampler, attend)
         elif isinstance(drafter.module, MedusaHeads):
@@ -84,6 +89,7 @@ class Drafting:
             assert large_logits is not None, "a head may share the large model's"
             shared = (states, group, self.rows, sampler, attend, large_logits)
             self._proposer = HeadProposer(drafter, limits, *shared)
+        self._unwritten = UnwrittenFeatures(self._proposer.keep)
         self._drafting: set[int] = set()
         """Rows that may have drafts."""
         self._last_position = limits.max_model_len - 1
@@ -104,9 +110,19 @@ class Drafting:
         """The batch with what is to be kept of the residual stream."""
         return replace(batch, taps=Taps(self._proposer.taps)) if self._proposer.taps else batch
 
-    def keep(self, batch: Batch, hidden: Tensor) -> None:
-        """A batch was computed, with these hidden states."""
-        self._proposer.keep(batch, hidden)
+    def keep(self, slots: Sequence[Tensor], hidden: Tensor, taps: Sequence[Tensor]) -> None:
+        """A step was computed; see `Proposer.keep`."""
+        self._unwritten.write()
+        self._proposer.keep(slots, hidden, taps)
+
+    @property
+    def keep_later(self) -> Callable[[CoreStep, Floats, Floats], None] | None:
+        """The same for a step of numpy's arrays; None where nothing is kept."""
+        return self._unwritten.add if self._proposer.needs_hidden or self._proposer.taps else None
+
+    def skip(self, plan: StepPlan) -> None:
+        """A step is computed behind which nothing is proposed."""
+        self._proposer.skip(plan)
 
     def storages(self) -> list[KVStorage]:
         """Of KV that is not the large model's."""
@@ -119,11 +135,17 @@ class Drafting:
         else:
             self._drafting.discard(admission.row)
 
+    def go_on_with(self, admission: Admission) -> None:
+        """A row has this sequence already, and maybe drafts."""
+        self._proposer.admit(admission)
+
     def release(self, row: int) -> None:
         self._proposer.release(row)
 
     def move(self, plan: StepPlan) -> None:
         """What is kept beside the KV of the large model moves with it."""
+        if plan.swap_out or plan.swap_in or plan.copies:
+            self._unwritten.write()
         self._proposer.move(plan)
 
     def prepare(self, plan: StepPlan, drafts: int) -> None:
@@ -143,7 +165,7 @@ class Drafting:
         """What the sampling rows of a plan get, by the logits of their last tokens and drafts."""
         num_drafts = plan.num_drafts or [0] * plan.num_sampling
         verified = self._verify(logits, uneven_layout(rows, lengths, num_drafts), mode)
-        if not self._proposer.costs_time:
+        if not self._proposer.costs_time and (plan.num_wanted or not self._is_read_first):
             self._proposer.propose(rows, plan.num_wanted, mode)
             return verified
         self.rows.ready.index_fill_(0, rows, 0)

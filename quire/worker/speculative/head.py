@@ -5,7 +5,7 @@ computed. Behind the last token it goes on alone: what it made of a place stands
 lies in the same blocks as the large model's, at the slots of the features.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from quire.config.resolved import StepLimits
 from quire.core.pasts import Pasts
 from quire.kvcache.storage import KVStorage
-from quire.layers.batch import Batch, KVLayer
+from quire.layers.batch import KVLayer
 from quire.models.heads.draft_head import DraftHead
 from quire.ops.functional import Attend, decode_inputs, step_inputs
 from quire.ops.step_tensors import RowStates, StepTensors
@@ -76,9 +76,8 @@ class HeadProposer(FollowingProposer):
         )
         """The same rows, as far as the head has come."""
 
-    def keep(self, batch: Batch, hidden: Tensor) -> None:
-        taps = [] if batch.taps is None else batch.taps.in_order()
-        self._features.write(batch.slots[self._group], self._head.features(hidden, taps))
+    def keep(self, slots: Sequence[Tensor], hidden: Tensor, taps: Sequence[Tensor]) -> None:
+        self._features.write(slots[self._group], self._head.features(hidden, taps))
 
     def propose(self, rows: Tensor, count: int, mode: SamplingMode) -> None:
         computed = self._large.num_computed[rows].clamp(min=1)  # the spare row of a graph has none

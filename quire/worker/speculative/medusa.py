@@ -1,12 +1,13 @@
 """MedusaProposer: tokens further ahead, each by a head of its own, from what the large model made of the last token.
 The likeliest of each head are one chain of drafts."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from quire.core.plan import StepPlan
 from quire.kvcache.storage import KVStorage
-from quire.layers.batch import Batch
 from quire.models.heads.medusa_heads import MedusaHeads
 from quire.ops.functional import argmax
 from quire.ops.step_tensors import RowStates
@@ -37,8 +38,8 @@ class MedusaProposer(Proposer):
     def move(self, plan: StepPlan) -> None:
         self._features.storage.move(plan.swap_out, plan.swap_in, plan.copies)
 
-    def keep(self, batch: Batch, hidden: Tensor) -> None:
-        self._features.write(batch.slots[self._group], hidden)
+    def keep(self, slots: Sequence[Tensor], hidden: Tensor, taps: Sequence[Tensor]) -> None:
+        self._features.write(slots[self._group], hidden)
 
     def propose(self, rows: Tensor, count: int, mode: SamplingMode) -> None:
         tokens = self._states.tokens

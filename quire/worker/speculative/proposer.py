@@ -4,16 +4,18 @@ A plugin adds one by an entry point of `quire.proposers`, called as the method o
 that is made as those of `lookups.py` are.
 """
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from quire.core.plan import Admission, StepPlan
 from quire.kvcache.storage import KVStorage
-from quire.layers.batch import Batch
 from quire.sampling.mode import SamplingMode
 
 
 class Proposer:
-    """A base that proposes nothing. Proposers work on the device, behind every step that samples, and never wait."""
+    """A base that proposes nothing. Proposers work on the device, behind every step that samples (on CPUs, where drafts
+    are wanted), and never wait."""
 
     can_be_captured = False
     """Whether it may be part of a CUDA graph: it then runs the same kernels on the same memory every time, and nothing
@@ -29,8 +31,9 @@ class Proposer:
         """New drafts, `count` at most, for these rows, int64 [n]: their tokens are known up to where they are computed,
         and one more. `mode` is how they sample."""
 
-    def keep(self, batch: Batch, hidden: Tensor) -> None:
-        """A step was computed: what it made of its tokens, [tokens, hidden]."""
+    def keep(self, slots: Sequence[Tensor], hidden: Tensor, taps: Sequence[Tensor]) -> None:
+        """A step was computed: by KV group where its tokens lie, [tokens] each, what it made of them, [tokens, hidden],
+        and the same of what entered each of the layers in `taps`."""
 
     def storages(self) -> list[KVStorage]:
         """Of KV of its own."""

@@ -13,14 +13,10 @@ from quire.core.plan import Admission
 from quire.ops.functional import lookup_drafts
 from quire.ops.step_tensors import RowStates
 from quire.sampling.mode import SamplingMode
+from quire.worker.speculative.core_drafting import FEWEST_AGREEING
 from quire.worker.speculative.draft_rows import DraftRows
 from quire.worker.speculative.proposer import Proposer
-
-_FEWEST = 2
-"""Last tokens that must agree: what follows a single one says little."""
-_LONGEST_ANSWER = 2048
-"""Tokens of an answer that are remembered."""
-_NOTHING = -1
+from quire.worker.speculative.recent_answers import LONGEST_ANSWER, NO_TOKEN, RecentAnswers
 
 
 class SuffixProposer(Proposer):
@@ -33,13 +29,20 @@ class SuffixProposer(Proposer):
         self._states = states
         self._drafts = drafts
         device = states.tokens.device
-        texts, length = asked.suffix_decoding_max_cached_requests, min(_LONGEST_ANSWER, states.tokens.shape[1])
-        self._recent = torch.full((texts, 1 + length), _NOTHING, dtype=torch.int32, device=device)
+        texts, length = asked.suffix_decoding_max_cached_requests, min(LONGEST_ANSWER, states.tokens.shape[1])
+        self._recent = torch.full((texts, 1 + length), NO_TOKEN, dtype=torch.int32, device=device)
         """Answers, each behind a place without a token."""
         self._places = torch.arange(length, device=device)
         self._next = 0
         self._prompts: dict[int, int] = {}
         """By row: where its answer begins."""
+
+    def go_on_from(self, answers: RecentAnswers) -> None:
+        """Remember what a worker has heard whose memory this one takes over."""
+        for place, text in enumerate(answers.texts):
+            said = text[: len(self._places)]
+            self._recent[place, 1 : 1 + len(said)] = torch.from_numpy(said)
+        self._next = answers.next_place
 
     def propose(self, rows: Tensor, count: int, mode: SamplingMode) -> None:
         """As many as there may ever be: more cost nothing."""
@@ -48,7 +51,7 @@ class SuffixProposer(Proposer):
             rows,
             self._drafts.ready,
             self._drafts.may_draft,
-            fewest=_FEWEST,
+            fewest=FEWEST_AGREEING,
             most=self._asked.suffix_decoding_max_tree_depth,
             count=self._asked.num_speculative_tokens,
             recent=self._recent,
@@ -66,6 +69,6 @@ class SuffixProposer(Proposer):
         said = self._states.tokens[row, begin : begin + len(self._places)]
         is_known = self._places[: len(said)] < self._states.num_computed[row] + 1 - begin
         text = self._recent[self._next, 1:]
-        text.fill_(_NOTHING)
-        text[: len(said)] = said.where(is_known, _NOTHING)
+        text.fill_(NO_TOKEN)
+        text[: len(said)] = said.where(is_known, NO_TOKEN)
         self._next = (self._next + 1) % len(self._recent)
