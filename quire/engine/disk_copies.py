@@ -5,12 +5,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Barrier
 
 from quire.core.carried_blocks import CarriedBlocks
 from quire.kvcache.segments import Damaged, Segments
 
 AT_ONCE = 16
 """Blocks that are copied together: what lies between device and disk stays small."""
+_READERS = 2
 _log = logging.getLogger(__name__)
 
 
@@ -41,8 +43,12 @@ class DiskCopies:
         self.segments = segments
         self._blocks = blocks
         self._writer = ThreadPoolExecutor(1, "quire-kv-write")
-        self._readers = ThreadPoolExecutor(2, "quire-kv-read")
+        self._readers = ThreadPoolExecutor(_READERS, "quire-kv-read")
         self._warned = False
+        # a thread that begins when memory is short may not come to be, which would end the engine: they begin here
+        all_there = Barrier(1 + _READERS)
+        for pool in (self._writer, *[self._readers] * _READERS):
+            pool.submit(all_there.wait)
 
     def save(self, copies: Sequence[Copy]) -> "Future[Copied]":
         """Begin to write blocks that no step writes to."""

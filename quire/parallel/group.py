@@ -16,6 +16,10 @@ _LOOK_EVERY = timedelta(seconds=1)
 """How often one that waits for others looks whether there is still somebody to wait for."""
 
 
+class RankGone(RuntimeError):
+    """What a rank waited for another one for will never come."""
+
+
 class Group:
     """One rank's view. All ranks make the same calls in the same order; each returns when this rank has its result, or
     on a GPU when the device is to have it.
@@ -79,7 +83,7 @@ class Group:
                     work.wait()
                     return
                 if self._is_abandoned:
-                    raise
+                    raise RankGone("another rank of the model is gone") from None
 
     def abandon(self) -> None:
         """Another rank is gone: let calls that wait for it end. To be called beside them, from another thread.

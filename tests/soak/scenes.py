@@ -122,7 +122,7 @@ def ranks(folder: Path) -> AbstractContextManager[Stage]:
     server = _serve(folder, "ranks", str(model), *options, clock=clock)
     target = Target(server.url, "tiny", text_asks("tiny", 16, is_tiny=True), loose=True)
     faults = ("rank killed", "rank stopped", "engine killed", "helper killed", "clock jumps")
-    stage = Stage([server], [target], faults, folder, clock=clock, expected_tracebacks=("RankLost", "gloo"))
+    stage = Stage([server], [target], faults, folder, clock=clock, expected_tracebacks=("RankLost", "RankGone", "gloo"))
     return _standing(stage)
 
 
