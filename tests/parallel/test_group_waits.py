@@ -32,7 +32,7 @@ def test_a_rank_waits_until_it_hears_that_another_one_is_gone() -> None:
         def allreduce(self, _tensors: list[torch.Tensor], _options: Any) -> _NeverDone:
             return work
 
-    group = Group(0, 2, Backend())
+    group: Group = Group(0, 2, Backend())
 
     with pytest.raises(RankGone, match="another rank of the model is gone"):
         group.all_reduce(torch.zeros(2))
