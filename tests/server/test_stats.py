@@ -27,7 +27,7 @@ def client(journal: Journal, keys: KeyRing | None) -> TestClient:
     fleet = SimpleNamespace(
         dispatcher=SimpleNamespace(journal=journal), supervisor=SimpleNamespace(slots=[], is_ready=True)
     )
-    llm = SimpleNamespace(fleet=fleet, metrics=metrics)
+    llm = SimpleNamespace(fleet=fleet, metrics=metrics, adapters=None)
     drain = Drain()
     app = Starlette(routes=[Route(each.path, each.handler, methods=[each.method]) for each in status.OPERATIONS])
     app.state.serving = Serving(llm, ("m",), None, drain, {})  # type: ignore[arg-type]
