@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,13 @@ def heavy_modules_after(code: str, *arguments: str) -> list[str]:
     return loaded
 
 
+@cache
+def torch_free_modules() -> list[rules.Module]:
+    return list(rules.torch_free_modules(rules.read_package(ROOT)))
+
+
 def torch_free_names(place: str) -> list[str]:
-    modules = rules.torch_free_modules(rules.read_package(ROOT))
-    return [module.name for module in modules if f"{module.place}.".startswith(f"{place}.")]
+    return [module.name for module in torch_free_modules() if f"{module.place}.".startswith(f"{place}.")]
 
 
 def test_heavy_modules_are_noticed() -> None:

@@ -1,6 +1,8 @@
 """Commands run as in a fresh terminal: no QUIRE_ variables, a fixed width, and a small model at hand."""
 
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,15 @@ def fresh_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("QUIRE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture(autouse=True)
+def loaders_end_first() -> Iterator[None]:
+    """A command may end before its weights are all in place; a real process waits for that, with its streams open."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "quire-loader":
+            thread.join()
 
 
 @pytest.fixture

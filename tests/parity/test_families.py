@@ -15,6 +15,10 @@ def tiny(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return make_tiny(request.param, tmp_path_factory.mktemp(request.param))
 
 
+in_the_core_mostly = pytest.mark.parametrize("compute", rarely(["fast", "exact"], every=2), indirect=True)
+"""Which blocks a sequence has, and when, is the same for both."""
+
+
 @pytest.fixture(params=["exact", "fast"])
 def compute(request: pytest.FixtureRequest) -> str:
     """By torch's operations, and by the native core of CPUs where it is installed."""
@@ -46,6 +50,7 @@ def test_chunks_of_seven(tiny: Tiny, compute: str) -> None:
     assert_equal(found, tiny.greedy(prompt, COUNT))
 
 
+@in_the_core_mostly
 def test_prefix_hits(tiny: Tiny, compute: str) -> None:
     runner = Runner(tiny.path, cpu_compute=compute)
     head = prompt_of(30, seed=2)
@@ -57,6 +62,7 @@ def test_prefix_hits(tiny: Tiny, compute: str) -> None:
     assert runner.scheduler.kv.stats.tokens_saved >= 3 * 29  # the last may have other angles, and then shares nothing
 
 
+@in_the_core_mostly
 @pytest.mark.parametrize("mode", rarely(["recompute", "swap"], every=2))
 def test_after_preemption(tiny: Tiny, compute: str, mode: str) -> None:
     prompts = [prompt_of(20 + place, seed=10 + place) for place in range(4)]
@@ -77,6 +83,7 @@ def test_after_preemption(tiny: Tiny, compute: str, mode: str) -> None:
         assert_equal(found, tiny.greedy(prompt, COUNT))
 
 
+@in_the_core_mostly
 def test_in_a_mixed_batch(tiny: Tiny, compute: str) -> None:
     prompts = [prompt_of(length, seed=20 + length) for length in (2, 45, 9, 31, 17)]
     runner = Runner(tiny.path, cpu_compute=compute, max_num_seqs=5, max_num_batched_tokens=19)

@@ -74,5 +74,5 @@ def test_experts_stay_in_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     second = EngineLoop(make_scheduler(asked), start_inline(path, asked, seed=7))
     core = worker_of(second)
     assert isinstance(core, CoreWorker)
-    core._model.give_back_pages()  # as a system does that is short of memory
+    core._weights.give_back_pages()  # as a system does that is short of memory
     assert run(second, requests(PLAIN)) == expected

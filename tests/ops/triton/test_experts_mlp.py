@@ -11,6 +11,7 @@ from quire.ops.reference.expand_matrix import expand_matrix
 from quire.ops.reference.experts_mlp import experts_mlp as reference
 from quire.ops.reference.route_tokens import route_tokens as reference_route
 from tests.ops.triton.device import DEVICE, DTYPES, TOLERANCES, needs_triton
+from tests.rarely import rarely
 
 pytestmark = needs_triton
 
@@ -178,7 +179,7 @@ def test_a_token_alone_and_among_others() -> None:
 
 @pytest.mark.parametrize("scores", ["softmax", "sigmoid", "sparsemixer"])
 @pytest.mark.parametrize("renormalize", [True, False])
-@pytest.mark.parametrize(("experts", "top_k"), [(8, 2), (60, 4), (128, 8), (5, 5)])
+@pytest.mark.parametrize(("experts", "top_k"), rarely([(60, 4), (8, 2), (5, 5), (128, 8)], every=2))
 @pytest.mark.parametrize("corrected", [True, False])
 def test_routes(scores: str, renormalize: bool, experts: int, top_k: int, corrected: bool) -> None:
     from quire.ops.triton.route_tokens import route_tokens

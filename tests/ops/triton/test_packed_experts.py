@@ -12,6 +12,7 @@ from quire.ops.reference.expand_matrix import expand_matrix
 from quire.ops.reference.experts_mlp import experts_mlp as reference
 from tests.ops.triton.device import DEVICE, TOLERANCES, needs_triton
 from tests.ops.triton.test_quantized_linear import CASES, Case
+from tests.rarely import rarely
 
 pytestmark = needs_triton
 
@@ -53,7 +54,7 @@ COMMON = ("int4, groups of 32, zeros", "Q4_K")
     "name",
     [pytest.param(name, marks=[] if name in COMMON else pytest.mark.slow) for name in CASES if name != "MXFP4"],
 )
-@pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.parametrize("tokens", rarely([1, 5], every=2))
 def test_every_form(name: str, tokens: int) -> None:
     matrices = stacks(CASES[name])
     assert all(multiplies_experts(each.codes, each.group, each.columns) for each in matrices)

@@ -100,7 +100,12 @@ APIS = {
     ),
     "detokenize": Api(DETOKENIZE_FIELDS, read_detokenize_body, {"tokens": [1]}),
 }
-CASES = [(api, name) for api in APIS for name in APIS[api].fields]
+_LIKE_CHATS = [("tokenize a chat", "messages"), ("embeddings", "messages")]
+CASES = [
+    pytest.param(api, name, marks=pytest.mark.slow) if (api, name) in _LIKE_CHATS else (api, name)
+    for api in APIS
+    for name in APIS[api].fields
+]
 
 
 @pytest.mark.parametrize(("api", "name"), CASES, ids=lambda value: value)

@@ -32,7 +32,7 @@ def test_pieces_add_up_to_the_whole(name: str, data: st.DataObject) -> None:
 
 
 @every_format
-@settings(max_examples=10, deadline=None)  # each is cut at every place
+@settings(max_examples=6, deadline=None)  # each is cut at every place
 @given(data=st.data())
 def test_whatever_is_cut_off_adds_up_wherever_it_is_cut(name: str, data: st.DataObject) -> None:
     text, form = data.draw(spoken.answers(name)), CALL_FORMATS[name]

@@ -103,7 +103,7 @@ def path_of(operation: Operation) -> str:
     )
 
 
-@pytest.mark.parametrize("operation", WITH_BODY, ids=by_path)
+@pytest.mark.parametrize("operation", rarely(WITH_BODY, every=2), ids=by_path)
 def test_bodies_that_are_no_bodies(operation: Operation, fuzzed_server: LiveServer, bystander: Bystander) -> None:
     assert operation.body is not None
     with fuzzed_server.client() as client:
@@ -142,7 +142,7 @@ def test_a_field_that_is_not_known_is_named(operation: Operation, fuzzed_server:
             assert message_of(answer)
 
 
-@pytest.mark.parametrize("operation", WITH_BODY, ids=by_path)
+@pytest.mark.parametrize("operation", rarely(WITH_BODY, every=3), ids=by_path)
 def test_texts_of_ten_megabytes(operation: Operation, fuzzed_server: LiveServer, bystander: Bystander) -> None:
     """Too long for the model; that is found out without anyone else waiting for it."""
     long, usual = "a b " * (10 * MIB // 4), usual_body(operation)
