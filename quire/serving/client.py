@@ -51,6 +51,7 @@ class EngineClient(Supervised):
             self.stats = message.stats
         elif isinstance(message, Started):
             self.started = message
+            self.waiting_for = None
             self._became_ready()
         elif isinstance(message, StartFailed):
             self.start_failure = message.message

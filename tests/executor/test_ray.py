@@ -26,13 +26,18 @@ STORE = 80 * 2**20
 ON_RAY = {"tensor_parallel_size": 2, "distributed_executor_backend": "ray"}
 
 
+def add_node(cluster: Any) -> None:
+    """With an address of its own: the first rank goes to the host of the engine, which else might be either node."""
+    cluster.add_node(num_cpus=1, object_store_memory=STORE, node_ip_address="127.0.0.2")
+
+
 @pytest.fixture
 def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
     started = Cluster(initialize_head=True, head_node_args=head)
-    started.add_node(num_cpus=1, object_store_memory=STORE)
+    add_node(started)
     yield started
     ray.shutdown()
     started.shutdown()
@@ -129,7 +134,7 @@ async def test_a_node_that_goes_and_one_that_comes(tiny_chat: Path, cluster: Any
         while slot.client.waiting_for is None:
             await asyncio.sleep(0.2)
         assert "room in Ray's cluster for 2 ranks" in slot.client.waiting_for
-        cluster.add_node(num_cpus=1, object_store_memory=STORE)
+        add_node(cluster)
         check_all(await asyncio.gather(*running), expected)
         assert slot.restarts >= 1
 
