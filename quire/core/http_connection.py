@@ -4,6 +4,7 @@ It knows when an answer begins, ends or breaks off; what becomes of the answer i
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import cast
 
@@ -17,7 +18,7 @@ Clock = Callable[[], int]
 """Nanoseconds."""
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol, ABC):
     """Pieces of a body go from httptools' parser to `on_body`, without a call or a copy in between."""
 
     def __init__(self, clock: Clock) -> None:
@@ -37,21 +38,21 @@ class HttpConnection(asyncio.Protocol):
 
     # -- what subclasses say -----------------------------------------------------------------------------------
 
+    @abstractmethod
     def begun(self, status: int, headers: Headers) -> None:
         """An answer has begun."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_body(self, piece: bytes) -> None:
         """A piece of its body."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ended(self, *, can_go_on: bool) -> None:
         """It is complete. `can_go_on`: the connection may be asked again."""
-        raise NotImplementedError
 
+    @abstractmethod
     def failed(self, why: str) -> None:
         """It will never be complete."""
-        raise NotImplementedError
 
     # -- what they may do --------------------------------------------------------------------------------------
 
