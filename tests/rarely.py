@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 
-def rarely(cases: Iterable[Any], every: int) -> list[Any]:
-    """The first case and every so-many-th behind it as they are, the others marked slow: neighbours differ in one
-    thing, and what breaks one of them most often breaks several."""
-    return [case if number % every == 0 else _slow(case) for number, case in enumerate(cases)]
+def rarely(cases: Iterable[Any], every: int, first: int = 0) -> list[Any]:
+    """The case numbered `first` and every so-many-th behind it as they are, the others marked slow: neighbours differ
+    in one thing, and what breaks one of them most often breaks several."""
+    return [case if number % every == first else _slow(case) for number, case in enumerate(cases)]
 
 
 def _slow(case: Any) -> Any:

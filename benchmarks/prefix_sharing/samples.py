@@ -9,7 +9,7 @@ import msgspec
 
 from benchmarks.peers.server_process import RunningServer
 from benchmarks.prefix_sharing.choice_moments import ChoiceMoments
-from quire.bench.gauges import Page, watch_gauges
+from quire.bench.gauges import GaugeWatch, Page
 from quire.bench.http.address import parse_address
 from quire.bench.http.client import Client
 from quire.bench.vocabulary import Vocabulary
@@ -72,11 +72,13 @@ async def _send(server: RunningServer, workload: SampleWorkload, bodies: list[by
     answers = [ChoiceMoments() for _ in bodies]
     room = await _kv_room(client)
     begin = clock()
-    looks = asyncio.create_task(watch_gauges(client, lambda: (clock() - begin) * _NANO, _LOOK_EVERY))
+    watch = GaugeWatch(client, lambda: (clock() - begin) * _NANO, _LOOK_EVERY)
     try:
+        await watch.before()
+        begin = clock()
+        watch.begin()
         await asyncio.gather(*(client.post(_ROUTE, each, sink) for each, sink in zip(bodies, answers, strict=True)))
-        looks.cancel()
-        points = await looks
+        points = await watch.end()
     finally:
         client.close()
     for answer in answers:

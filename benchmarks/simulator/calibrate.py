@@ -65,12 +65,23 @@ async def calibrate(llm: AsyncLLM, vocabulary: int) -> Calibration:
         alone[length] = await best(partial(compute, length))
     behind = await best(partial(decode, 1, _LONG))
     per_context = max(0.0, behind - decodes[0][1]) / _LONG
-    # a long prompt's tokens cost as those of a short one, but for the pairs
-    linear = (alone[PROMPTS[-1]] - alone[PROMPTS[-2]]) / (PROMPTS[-1] - PROMPTS[-2])
-    extra = alone[_LONG] - alone[PROMPTS[-1]] - linear * (_LONG - PROMPTS[-1])
-    per_pair = max(0.0, extra) / (_LONG * (_LONG + 1) / 2)
-    curve = dict(decodes) | {length: alone[length] for length in PROMPTS}
+    per_pair = seconds_per_pair(alone)
+    # the simulator adds what attention takes to the curve
+    curve = dict(decodes) | {length: alone[length] - per_pair * pairs(length) for length in PROMPTS}
     return Calibration(tuple(sorted(curve.items())), per_context, per_pair)
+
+
+def pairs(length: int) -> float:
+    """(token, earlier token) pairs of a prompt."""
+    return length * (length + 1) / 2
+
+
+def seconds_per_pair(alone: dict[int, float]) -> float:
+    """From the seconds of prompts by length: what bends the curve is attention, the rest is in proportion."""
+    first, second, third = sorted(alone)[-3:]
+    early = (alone[second] - alone[first]) / (second - first)
+    late = (alone[third] - alone[second]) / (third - second)
+    return max(0.0, late - early) / ((third - first) / 2)
 
 
 async def best(measure: Callable[[], Awaitable[float]]) -> float:

@@ -10,6 +10,7 @@ import msgspec
 
 from quire.bench.datasets.choose import make_requests
 from quire.bench.datasets.dataset_config import DatasetConfig
+from quire.bench.draft_measures import draft_measures
 from quire.bench.measure import Measure
 from quire.bench.planned import PlannedRequest
 from quire.bench.vocabulary import Vocabulary
@@ -52,7 +53,7 @@ class OfflineBench:
         for repeat, requests in enumerate(wanted):
             label = f"run {repeat + 1}" if repeats > 1 else ""
             runs.append(self._run(requests, watch(label, len(requests))))
-        return _throughput_measures(runs) + _draft_measures(runs), [run.seconds for run in runs]
+        return _throughput_measures(runs) + draft_measures([run.drafts for run in runs]), [run.seconds for run in runs]
 
     def latency(
         self, batch: int, input_len: int, output_len: int, warmups: int, repeats: int, on_repeat: Callable[[], None]
@@ -69,7 +70,7 @@ class OfflineBench:
             if number >= warmups:
                 runs.append(run)
                 on_repeat()
-        return _latency_measures(runs, batch, output_len) + _draft_measures(runs)
+        return _latency_measures(runs, batch, output_len) + draft_measures([run.drafts for run in runs])
 
     def _run(self, requests: Sequence[PlannedRequest], on_done: OnDone) -> "_Run":
         engine = self._engine
@@ -136,16 +137,6 @@ def _throughput_measures(runs: Sequence[_Run]) -> list[Measure]:
         ),
         Measure("ttft", "s", "lower", [run.firsts() for run in runs]),
         Measure("e2e", "s", "lower", [run.ends() for run in runs]),
-    ]
-
-
-def _draft_measures(runs: Sequence[_Run]) -> list[Measure]:
-    """Of speculative decoding, where there is any."""
-    if not all(run.drafts.drafts for run in runs):
-        return []
-    return [
-        Measure("drafts that were right", "%", "higher", [[100 * run.drafts.share_accepted] for run in runs]),
-        Measure("mean accepted length", "tok", "higher", [[run.drafts.mean_accepted] for run in runs]),
     ]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from quire.bench.draft_measures import ACCEPTED_LENGTH, ACCEPTED_SHARE
 from quire.bench.measure import percentile
 from quire.bench.pictures import LATENCIES, Pictures
 from quire.bench.report import Report
@@ -18,6 +19,8 @@ _SINGLES = {
     "output tokens a second": "Output tokens a second",
     "requests a second": "Requests a second",
     "goodput": "Good requests a second",
+    ACCEPTED_SHARE: "% of drafts right",
+    ACCEPTED_LENGTH: "Mean accepted length",
 }
 
 

@@ -1,7 +1,9 @@
 """Which charts a report has, by name: distributions, latency over load, the server over time, parts, kernels."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
+from quire.bench.gauges import drafts_between
 from quire.bench.measure import Measure, median, percentile
 from quire.bench.objectives import Objectives, parse_objectives
 from quire.bench.report import LoadPoint, Report, Sweep
@@ -142,9 +144,26 @@ def _timeline(points: Sequence[LoadPoint]) -> Pictures:
     if running or waiting:
         lines = [Line("running", running), Line("waiting", waiting)]
         made["server-requests"] = LineChart("Requests in the server", "seconds", lines)
+    accepted = _accepted(points)
+    if accepted:
+        made["server-drafts"] = LineChart("Drafts: % right", "seconds", [Line("right", accepted)], y_high=100)
     if used:
         made["server-kv"] = LineChart("KV cache: % in use", "seconds", [Line("in use", used)])
     return made
+
+
+def _accepted(points: Sequence[LoadPoint]) -> list[tuple[float, float]]:
+    """By the moment, the share of drafted tokens that were right between two looks of the same run."""
+    found = []
+    begin = 0.0
+    for run in (run for point in points for run in point.runs):
+        looks = run.gauges[:: max(1, len(run.gauges) // _MOST_POINTS)]
+        for before, after in pairwise(looks):
+            drafts = drafts_between(before, after)
+            if drafts is not None and drafts.tokens:
+                found.append((begin + after.time, 100 * drafts.share_accepted))
+        begin += max(run.seconds, looks[-1].time if looks else 0.0)
+    return found
 
 
 def _samples(point: LoadPoint, name: str) -> list[float]:

@@ -6,10 +6,12 @@ from itertools import accumulate
 
 import msgspec
 
-from quire.bench.gauges import GaugePoint
+from quire.bench.draft_measures import draft_measures
+from quire.bench.gauges import GaugePoint, drafts_between
 from quire.bench.measure import Measure, median
 from quire.bench.objectives import Objectives
 from quire.bench.record import RequestRecord
+from quire.core.draft_counts import DraftCounts
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -36,6 +38,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     goodput: float | None
     """Those a second."""
     gauges: list[GaugePoint]
+    drafts: DraftCounts | None = None
+    """None where the server does not say that it drafts."""
 
     @property
     def input_rate(self) -> float | None:
@@ -69,6 +73,7 @@ def summarize(
         share_met=met / len(records) if objectives and records else None,
         goodput=met / seconds if objectives else None,
         gauges=list(gauges),
+        drafts=drafts_between(gauges[0], gauges[-1]) if gauges else None,
     )
 
 
@@ -80,6 +85,7 @@ def measures(runs: Sequence[Sequence[RequestRecord]], summaries: Sequence[RunSum
         Measure("input tokens a second", "tok/s", "higher", [_one(summary.input_rate) for summary in summaries]),
         Measure("output tokens a second", "tok/s", "higher", [_one(summary.output_rate) for summary in summaries]),
         Measure("goodput", "req/s", "higher", [_one(summary.goodput) for summary in summaries]),
+        *draft_measures([summary.drafts for summary in summaries]),
         Measure("ttft", "s", "lower", [[v for r in run if (v := r.ttft) is not None] for run in done]),
         Measure("tpot", "s", "lower", [[v for r in run if (v := r.tpot) is not None] for run in done]),
         Measure("itl", "s", "lower", [[gap for r in run for gap in r.itl] for run in done]),

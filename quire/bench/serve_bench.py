@@ -17,7 +17,7 @@ from quire.bench.datasets.choose import make_requests
 from quire.bench.datasets.dataset_config import DatasetConfig, PromptForm
 from quire.bench.endpoint import Endpoint, parse_extra
 from quire.bench.first_model import first_model
-from quire.bench.gauges import GaugePoint, watch_gauges
+from quire.bench.gauges import GaugePoint, GaugeWatch
 from quire.bench.http.address import parse_address
 from quire.bench.http.client import Client
 from quire.bench.load_config import LoadConfig
@@ -98,17 +98,20 @@ class ServeBench:
         client = self._client()
         endpoint = Endpoint(target.endpoint, self.model, target.temperature, parse_extra(target.extra_body))
         sender = Sender(client, endpoint, self._vocabulary, load.timeout, self._clock)
+        watch = GaugeWatch(client, sender.now, target.metrics_every)
         try:
             await self._warm_up(sender, warm, load)
+            await watch.before()
             sender.begin()
-            looks = asyncio.create_task(self._watch_server(client, sender))
+            watch.begin()
             with _no_collections():
                 records = await run_load(
                     sender, requests, self._arrivals(load, requests, number), load.concurrency, on_record
                 )
-            looks.cancel()
-            gauges = await looks
-            return records, gauges
+            try:
+                return records, await watch.end()
+            except asyncio.CancelledError:
+                raise Interrupted(records) from None
         finally:
             client.close()
 
@@ -117,10 +120,6 @@ class ServeBench:
             await run_load(sender, warm, [0.0] * len(warm), load.concurrency, lambda record: None)
         except Interrupted:
             raise Interrupted([]) from None  # nothing of it counts
-
-    async def _watch_server(self, client: Client, sender: Sender) -> list[GaugePoint]:
-        every = self._target.metrics_every
-        return await watch_gauges(client, sender.now, every) if every else []
 
     def _arrivals(self, load: LoadConfig, requests: Sequence[PlannedRequest], number: int) -> list[float]:
         speed = load.speed_for(self._dataset)

@@ -28,7 +28,7 @@ class TargetConfig:
     extra_body: str | None = None
     """More fields of every request's body, as a JSON object; null takes one of ours away: {"ignore_eos": null}."""
     metrics_every: float = 1.0
-    """Seconds between two looks at the server's /metrics, for batch and KV use over time; 0 looks never."""
+    """Seconds between two looks at the server's /metrics, for batch, KV use and drafts; 0 looks never."""
 
     def __post_init__(self) -> None:
         parse_address(self.url)

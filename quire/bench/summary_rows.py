@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from quire.bench.measure import Measure, percentile_name, spread
 from quire.bench.report import LoadPoint, Report
 from quire.bench.run_summary import RunSummary
+from quire.core.draft_counts import DraftCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,12 @@ def count_rows(runs: Sequence[RunSummary]) -> list[list[str]]:
         if all(count is not None for count in counts):
             rows.append([f"{what} tokens", f"{sum(counts):,}"])
     rows += [["tokens counted by", ", ".join(sorted({who for run in runs for who in run.counted_by})) or "nobody"]]
-    used = [look.kv for run in runs for look in run.gauges if look.kv is not None]
+    drafted = [run.drafts for run in runs if run.drafts is not None]
+    if drafted:
+        total = sum(drafted, DraftCounts())
+        rows.append(["drafted tokens, accepted", f"{total.tokens:,}, {total.accepted:,}"])
+    # the first and the last look are at an idle server
+    used = [look.kv for run in runs for look in run.gauges if look.kv is not None and 0 < look.time <= run.seconds]
     if used:
         rows.append(["KV cache in use, mean / most", f"{_mean(used):.1%} / {max(used):.1%}"])
     shares = [run.share_met for run in runs if run.share_met is not None]

@@ -23,7 +23,7 @@ from quire.cli.options import (
 )
 from quire.config.engine import EngineConfig
 from quire.config.multimodal import MultimodalConfig
-from quire.config.server import EngineRole, ServerConfig
+from quire.config.server import EngineRole, KVCarrier, ServerConfig
 
 
 def engine(
@@ -42,6 +42,9 @@ def engine(
     kv_transfer: Annotated[
         bool, Parameter(help="Exchange KV of prefixes with other engines; on where it has a role.")
     ] = SERVER.kv_transfer,
+    kv_carrier: Annotated[
+        KVCarrier, Parameter(help="How KV goes between engines: through sockets, or read from memory with NIXL.")
+    ] = SERVER.kv_carrier,
     step_timeout: Annotated[
         float, Parameter(help="Seconds a step may take before the engine counts as stuck and is replaced.")
     ] = SERVER.step_timeout,
@@ -69,6 +72,7 @@ def engine(
         engine_ca_file=engine_ca_file,
         role=role,
         kv_transfer=kv_transfer,
+        kv_carrier=kv_carrier,
     )
     images = MultimodalConfig(encoder_cache_tokens=encoder_cache_tokens)
     return run_engine(

@@ -66,7 +66,7 @@ def _comparison(best: Layout, layouts: list[Layout]) -> str:
     reasons = []
     for other in [layout for layout in _best_first(layouts) if layout is not best][:_COMPARED]:
         assert other.bound is not None, "what is compared has a bound"
-        reached = other.goodput or other.bound.rate * other.replicas
+        reached = other.goodput or other.bound.rate * other.schedulers
         share = f"{'' if other.goodput else 'at most '}{reached / best.goodput:.0%}"
         if other.pipeline_parallel_size > best.pipeline_parallel_size:
             why = f"each of its {other.pipeline_parallel_size} stages reads its weights for a part of the answers only"
@@ -82,11 +82,13 @@ def _comparison(best: Layout, layouts: list[Layout]) -> str:
 
 def _best_first(layouts: list[Layout]) -> list[Layout]:
     """Those that could serve in time, by goodput and then by bound."""
-    bounded = [(layout, layout.bound.rate * layout.replicas) for layout in layouts if layout.bound is not None]
+    bounded = [(layout, layout.bound.rate * layout.schedulers) for layout in layouts if layout.bound is not None]
     return [layout for layout, rate in sorted(bounded, key=lambda each: (each[0].goodput, each[1]), reverse=True)]
 
 
 def _flags(layout: Layout) -> str:
+    if layout.attention_ranks > 1:
+        return f"--data-parallel-size {layout.attention_ranks} --enable-expert-parallel --replicas {layout.replicas}"
     flags = f"--tensor-parallel-size {layout.tensor_parallel_size}"
     if layout.pipeline_parallel_size > 1:
         flags += f" --pipeline-parallel-size {layout.pipeline_parallel_size}"
@@ -103,7 +105,7 @@ def _cells(layout: Layout) -> tuple[str, ...]:
     return (
         str(layout),
         f"{layout.num_tokens:,}",
-        f"{layout.bound.rate * layout.replicas:.1f}",
+        f"{layout.bound.rate * layout.schedulers:.1f}",
         *simulated,
         f"{layout.collectives:.0%}",
     )

@@ -90,8 +90,11 @@ def _memory_table(plan: MemoryPlan) -> Table:
     budget, device = plan.budget, plan.device
     each = f"each of {plan.num_devices} × {device.name}" if plan.num_devices > 1 else device.name
     table = _table(f"Memory of {each}", "what", "size", "note")
-    table.add_row("device", decimal_size(budget.total), binary_size(budget.total))
-    table.add_row("given to quire", decimal_size(budget.share), f"{budget.utilization:.0%} of it")
+    table.add_row("device", decimal_size(device.memory_bytes), binary_size(device.memory_bytes))
+    if plan.drafter_bytes:
+        table.add_row("what drafts", decimal_size(plan.drafter_bytes), "its weights; its KV lies in the same blocks")
+    rest = "the rest" if plan.drafter_bytes else "it"
+    table.add_row("given to quire", decimal_size(budget.share), f"{budget.utilization:.0%} of {rest}")
     table.add_row("weights", decimal_size(budget.weights), _weights_note(plan))
     table.add_row("activations", decimal_size(budget.activations), "widest step, an estimate")
     table.add_row("sampling", decimal_size(budget.sampler), "logits of a full batch, an estimate")
@@ -129,11 +132,13 @@ def _kv_table(plan: MemoryPlan) -> Table:
     if plan.resolved is None:
         return table
     limits, groups = plan.resolved.limits, len(plan.resolved.kv.groups)
-    table.add_row("blocks", f"{plan.num_blocks:,}", f"of {plan.resolved.kv.block_size} tokens")
+    ranks = plan.resolved.attention_ranks
+    of_each = "" if ranks == 1 else f", on each of {ranks} devices, which have sequences of their own"
+    table.add_row("blocks", f"{plan.num_blocks:,}", f"of {plan.resolved.kv.block_size} tokens{of_each}")
     note = "in all layers; sliding windows leave room for more" if groups > 1 else ""
     table.add_row("tokens", f"{plan.num_tokens:,}", note)
     note = f"of {plan.seq_len:,} tokens at once"
-    if plan.sequences_in_memory > limits.max_num_seqs:
+    if plan.sequences_in_memory > limits.max_num_seqs * ranks:
         note += f" (memory holds {plan.sequences_in_memory:,}; --max-num-seqs is {limits.max_num_seqs:,})"
     table.add_row("sequences", f"{plan.sequences_at_once:,}", note)
     table.add_row("longest", f"{limits.max_model_len:,}", "tokens a sequence")

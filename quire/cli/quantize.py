@@ -16,7 +16,10 @@ Scheme = Annotated[
 ]
 Method = Annotated[
     str | None,
-    Parameter(help="rtn (round to nearest), or for int4 gptq or awq, which calibrate. Unset: gptq for int4, else rtn."),
+    Parameter(
+        help="rtn (round to nearest), gptq (fp8, int8, int4) or awq (int8, int4), which calibrate. Unset: gptq, or rtn "
+        "for GGUF files."
+    ),
 ]
 GroupSize = Annotated[
     int | None,

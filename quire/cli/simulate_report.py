@@ -49,6 +49,8 @@ def _heading(setting: Setting) -> Text:
         f"steps of at most {setting.max_num_seqs:,} sequences and {setting.max_num_batched_tokens:,} tokens",
         f"contexts of up to {setting.max_model_len:,}",
     ]
+    if setting.attention_ranks > 1:
+        notes.append(f"all that for each of {setting.attention_ranks} ranks, which attend to sequences of their own")
     if setting.target_itl_ms is not None:
         notes.append(f"{setting.target_itl_ms:g} ms between tokens aimed for")
     if setting.replicas > 1:

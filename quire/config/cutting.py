@@ -21,6 +21,6 @@ def column_grain(model: ModelFacts) -> int:
 
 def fullest_place(model: ModelFacts, parallel: ParallelConfig) -> Place:
     """The rank that holds most: the first has what is left over, and biases of sums."""
-    ranks = parallel.tensor_parallel_size
+    ranks, alone = parallel.expert_ranks, parallel.attention_ranks > 1
     grain, spare = column_grain(model) if ranks > 1 else 1, parallel.num_redundant_experts // ranks
-    return Place(0, ranks, grain, parallel.enable_expert_parallel, spare)
+    return Place(0, ranks, grain, parallel.enable_expert_parallel, spare, alone)

@@ -1,5 +1,6 @@
 """Decisions of `resolve` about computing: dtypes, how many tokens and sequences a step holds, how a model is cut."""
 
+from quire.config.decide_attention_ranks import check_attention_ranks
 from quire.config.decide_experts import check_experts
 from quire.config.dtypes import COMPUTE_DTYPES
 from quire.config.engine import EngineConfig
@@ -7,6 +8,7 @@ from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.memory import stages_of
 from quire.config.resolved import Choice, StepLimits
 from quire.config.scheduler import SchedulerConfig
+from quire.config.speculation import METHODS
 from quire.core.errors import ConfigError
 
 _SHORTEST_COMPILED = 16
@@ -37,8 +39,9 @@ def check_parallel(asked: EngineConfig, model: ModelFacts) -> None:
         )
     _check_hosts(asked)
     check_experts(asked, model)
+    check_attention_ranks(asked)
     stages_of(model, parallel)
-    _check_ranks(asked, model)
+    _check_ranks(asked)
 
 
 def spread_by(asked: EngineConfig) -> str | None:
@@ -48,18 +51,21 @@ def spread_by(asked: EngineConfig) -> str | None:
         return f"--tensor-parallel-size is {parallel.tensor_parallel_size}"
     if parallel.pipeline_parallel_size > 1:
         return f"--pipeline-parallel-size is {parallel.pipeline_parallel_size}"
+    if parallel.attention_ranks > 1:
+        return f"--data-parallel-size is {parallel.attention_ranks} with --enable-expert-parallel"
     return None
 
 
-def _check_ranks(asked: EngineConfig, model: ModelFacts) -> None:
+def _check_ranks(asked: EngineConfig) -> None:
     """Refuse what several ranks do not do yet."""
     _check_speculation(asked)
     stages = asked.parallel.pipeline_parallel_size
     if stages == 1:
         return
+    exchange = "KV that engines exchange (--kv-transfer, --role, --prefill-engines) is of"
     for what, is_there in (
-        (f"images, which {model.name} reads, are for", model.spec.vision is not None),
         (f"--offload-gb, which is {asked.model.offload_gb:g}, is for", bool(asked.model.offload_gb)),
+        (exchange, asked.server.exchanges_kv),
     ):
         if is_there:
             raise ConfigError(
@@ -69,19 +75,29 @@ def _check_ranks(asked: EngineConfig, model: ModelFacts) -> None:
 
 
 def _check_speculation(asked: EngineConfig) -> None:
-    """Ranks that share layers come to the same drafts by themselves where these follow from tokens alone."""
+    """Ranks that share layers take the first one's drafts, or come to the same by themselves where these follow from
+    tokens alone. Ranks that share experts alone draft each for their own sequences."""
     speculation, parallel = asked.scheduler.speculation(), asked.parallel
-    if speculation is None or parallel.num_ranks == 1:
+    if speculation is None:
         return
-    if parallel.pipeline_parallel_size > 1:
+    ranks, size = speculation.draft_tensor_parallel_size, parallel.tensor_parallel_size
+    if ranks not in (None, 1, size):
         raise ConfigError(
-            f"--speculative-config is for models in one piece so far, but --pipeline-parallel-size is "
-            f"{parallel.pipeline_parallel_size}; leave one out."
+            f"--speculative-config has draft_tensor_parallel_size {ranks}, but --tensor-parallel-size is {size}, and "
+            f"what drafts is cut as the model is or whole on every rank; give {'1' if size == 1 else f'1 or {size}'}."
         )
-    if speculation.method not in ("ngram", "suffix"):
+    if parallel.num_ranks == 1:
+        return
+    if parallel.pipeline_parallel_size > 1 and speculation.keeps_kv:
         raise ConfigError(
-            f"--speculative-config has the method {speculation.method}, which drafts on one device so far, but "
-            f"--tensor-parallel-size is {parallel.tensor_parallel_size}; use ngram or suffix, or leave one out."
+            f"--speculative-config has the method {speculation.method}, which drafts for models in one piece so far, "
+            f"but --pipeline-parallel-size is {parallel.pipeline_parallel_size}; use ngram or suffix, or "
+            "--tensor-parallel-size."
+        )
+    if speculation.method not in METHODS:
+        raise ConfigError(
+            f"--speculative-config has the method {speculation.method} of a plugin, which drafts on one device so far, "
+            f"but {spread_by(asked)}; use one of {', '.join(METHODS)}, or leave one out."
         )
 
 

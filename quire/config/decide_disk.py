@@ -18,19 +18,13 @@ def decide_disk(
         return None
     if not asked.cache.enable_prefix_caching:
         raise ConfigError("--kv-disk-path keeps the prefix cache, which is turned off; leave one of them out.")
-    if asked.parallel.pipeline_parallel_size > 1:
-        raise ConfigError(
-            f"--kv-disk-path is set and --pipeline-parallel-size is {asked.parallel.pipeline_parallel_size}: KV whose "
-            "layers are on several stages is not kept on disk yet; leave --kv-disk-path out, or use "
-            "--tensor-parallel-size."
-        )
     if speculation is not None and speculation.keeps_kv:
         raise ConfigError(
             f"--kv-disk-path is set and the method of --speculative-config is {speculation.method}, whose own KV is "
             "not kept on disk; leave --kv-disk-path out, or draft with ngram or suffix."
         )
     room = int((_USUAL_GIB if size is None else size) * GIB) // asked.server.replicas
-    block_bytes = layout.block_bytes * asked.parallel.tensor_parallel_size  # all ranks' part of a block lies together
+    block_bytes = layout.block_bytes * asked.parallel.ranks_per_sequence  # all ranks' part of a block lies together
     tokens = room // block_bytes // len(layout.groups) * layout.block_size
     if not tokens:
         raise ConfigError(

@@ -33,31 +33,31 @@ def decide_copies(asked: ParallelConfig, choices: list[Choice]) -> tuple[int, in
     """Places of each rank for copies of experts, and the steps after which copies follow the load."""
     if not asked.num_redundant_experts:
         return 0, 0
-    spare, interval = asked.num_redundant_experts // asked.tensor_parallel_size, asked.eplb_step_interval or _STEPS
+    spare, interval = asked.num_redundant_experts // asked.expert_ranks, asked.eplb_step_interval or _STEPS
     reason = f"asked for: in every layer with experts; they follow the load every {interval:,} steps"
     choices.append(Choice("num_redundant_experts", f"{spare:,} a rank", reason))
     return spare, interval
 
 
 def _check_spread(parallel: ParallelConfig, model: ModelFacts) -> None:
-    size = parallel.tensor_parallel_size
+    size = parallel.expert_ranks
     if not model.spec.has_experts:
         raise ConfigError(f"--enable-expert-parallel spreads experts, and {model.name} has none; leave it out.")
     if size == 1:
         raise ConfigError(
-            "--enable-expert-parallel spreads experts over the ranks of --tensor-parallel-size, which is 1; raise that "
-            "or leave it out."
+            "--enable-expert-parallel spreads experts over the ranks of --tensor-parallel-size, which is 1; raise it, "
+            "or --data-parallel-size, whose ranks attend each to sequences of their own, or leave it out."
         )
     fewest = _fewest_experts(model)
     if size > fewest:
         raise ConfigError(
-            f"--enable-expert-parallel spreads {fewest} experts over --tensor-parallel-size {size} ranks, of which "
+            f"--enable-expert-parallel spreads {fewest} experts over {_spread_over(parallel)} ranks, of which "
             f"some would have none; use at most {fewest}, or leave it out."
         )
 
 
 def _check_copies(parallel: ParallelConfig, model: ModelFacts) -> None:
-    copies, ranks = parallel.num_redundant_experts, parallel.tensor_parallel_size
+    copies, ranks = parallel.num_redundant_experts, parallel.expert_ranks
     if not parallel.enable_expert_parallel:
         raise ConfigError(
             f"--num-redundant-experts is {copies}, but only whole experts can be copied, and every rank has some of "
@@ -65,7 +65,7 @@ def _check_copies(parallel: ParallelConfig, model: ModelFacts) -> None:
         )
     if copies % ranks:
         raise ConfigError(
-            f"--num-redundant-experts is {copies}, which --tensor-parallel-size {ranks} does not divide, and all ranks "
+            f"--num-redundant-experts is {copies}, which {_spread_over(parallel)} does not divide, and all ranks "
             f"have equally many; use {copies - copies % ranks} or {copies + ranks - copies % ranks}."
         )
     fewest = _fewest_experts(model)
@@ -100,6 +100,11 @@ def _format(model: ModelFacts, part: Part) -> WeightScheme | str:
     """Plain numbers are converted to those that are computed in, whatever they are."""
     kind = model.kind(part.weight_name)
     return model.schemes.get(part.name) or (kind if kind in PACKED else "plain numbers")
+
+
+def _spread_over(parallel: ParallelConfig) -> str:
+    name = "data" if parallel.attention_ranks > 1 else "tensor"
+    return f"--{name}-parallel-size {parallel.expert_ranks}"
 
 
 def _fewest_experts(model: ModelFacts) -> int:

@@ -26,6 +26,8 @@ def decide_batch_invariance(asked: EngineConfig, numbers: Numbers, choices: list
         "sums over ranks have an order of their own; use --tensor-parallel-size 1": (
             asked.parallel.tensor_parallel_size > 1
         ),
+        "stages of a pipeline do not keep it on GPUs yet; use --pipeline-parallel-size 1": on_gpu
+        and asked.parallel.pipeline_parallel_size > 1,
         "--compile leaves the order of sums to the compiler": asked.model.compile,
     }
     check_obstacles("batch_invariant", obstacles)

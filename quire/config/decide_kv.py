@@ -6,9 +6,10 @@ from quire.config.decide_compute import check_device_dtype
 from quire.config.dtypes import COMPUTE_DTYPES, dtype_bytes
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
-from quire.config.kv_layout import KVShape, caches_of_stages, kv_shape
+from quire.config.kv_layout import KVShape, caches_of_stages, kv_shape, layout_of_stage
 from quire.config.memory import stages_of
-from quire.config.resolved import Choice
+from quire.config.parallel import ParallelConfig
+from quire.config.resolved import Choice, KVLayout
 from quire.config.sizes import binary_size
 from quire.core.errors import ConfigError
 from quire.core.kv_bytes import INT8_SCALE
@@ -81,6 +82,13 @@ def decide_kv_shape(asked: EngineConfig, model: ModelFacts, kv_dtype: str, choic
         reason += f"; {len(shape.groups)} groups by {by}, {shape.padded_layers} layers of padding"
     choices.append(Choice("block", binary_size(shape.block_bytes), reason))
     return shape
+
+
+def kv_of_stages(layout: KVLayout, model: ModelFacts, parallel: ParallelConfig) -> tuple[KVLayout, ...]:
+    """How each pipeline stage keeps the KV of its layers; nothing where there is but one."""
+    stages = stages_of(model, parallel)
+    caches = model.spec.caches
+    return tuple(layout_of_stage(layout, caches[each.start : each.stop]) for each in stages) if stages[1:] else ()
 
 
 def stored_in(kv_dtype: str, cache: CacheSpec) -> CacheSpec:

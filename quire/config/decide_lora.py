@@ -10,7 +10,7 @@ from quire.config.memory import stages_of
 from quire.config.resolved import Choice, LoraRoom
 from quire.config.sizes import decimal_size
 from quire.core.errors import ConfigError
-from quire.spec.lora import EMBEDDING, EXPERTS, HEAD, LAYERS, PAGE_RANK, PageLayout, page_layout
+from quire.spec.lora import EMBEDDING, EXPERTS, HEAD, LAYERS, PAGE_RANK, PageLayout, joined_experts, page_layout
 from quire.spec.rank import rank_spec
 from quire.spec.stage import stage_spec
 
@@ -34,7 +34,7 @@ def decide_lora(
     check_obstacles("enable_lora", obstacles)
     held = _held_dtype(numbers)
     targets = tuple(lora.targets or (LAYERS,))
-    _check_targets(asked, targets)
+    _check_targets(asked, numbers.model, targets)
     page = _largest_page(asked, numbers.model, frozenset(targets))
     pages = lora.in_one_step * -(-lora.max_lora_rank // PAGE_RANK)
     room = LoraRoom(lora.in_one_step, lora.max_lora_rank, lora.on_host, pages, targets, page.elements, held)
@@ -45,8 +45,13 @@ def decide_lora(
     return room
 
 
-def _check_targets(asked: EngineConfig, targets: tuple[str, ...]) -> None:
+def _check_targets(asked: EngineConfig, model: ModelFacts, targets: tuple[str, ...]) -> None:
     """Ranks have their parts of layers; words and head are cut by vocabulary, and experts may be spread whole."""
+    if EXPERTS in targets and any(joined_experts(model.spec)):
+        raise ConfigError(
+            f"--lora-targets has experts, but {model.name} stores those of a layer as one tensor, which no adapter can "
+            "change; leave experts out."
+        )
     spread = spread_by(asked)
     wrong = {EMBEDDING, HEAD, *([EXPERTS] if asked.parallel.enable_expert_parallel else [])}.intersection(targets)
     if spread is not None and wrong:

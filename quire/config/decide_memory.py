@@ -79,13 +79,14 @@ def memory_budget(
     dtype, longest = holding.dtype, asked.model.max_model_len or model.spec.max_position
     ranks, is_gpu = asked.parallel.tensor_parallel_size, device.kind == "cuda"
     experts_stay_whole = asked.parallel.enable_expert_parallel
+    computed = max_num_batched_tokens * asked.parallel.attention_ranks  # by experts, whose tokens come from all
     drawn = max_num_seqs * (1 + asked.scheduler.num_drafts)
     return MemoryBudget(
         total=device.memory_bytes,
         utilization=memory_share(asked.cache, device),
         weights=weights_on_device(model, holding, asked.parallel) - away,
         # all tokens may choose experts of one rank
-        activations=activation_bytes(model, dtype, max_num_batched_tokens, 1 if experts_stay_whole else ranks)
+        activations=activation_bytes(model, dtype, computed, 1 if experts_stay_whole else ranks)
         + encoder_bytes(model, dtype, ENCODED_AT_ONCE[device.kind]),
         sampler=sampler_bytes(model, drawn),
         rows=row_bytes(

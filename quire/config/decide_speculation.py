@@ -4,29 +4,67 @@ from dataclasses import replace
 
 from quire.config.decide_kv import stored_in
 from quire.config.dtypes import dtype_bytes
+from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, HeadFacts
 from quire.config.kv_layout import KVShape
 from quire.config.resolved import Choice, DraftPlan, HeadPlan, KVGroup, KVLayout
-from quire.config.scheduler import SchedulerConfig
 from quire.config.speculation import SETTING, Speculation
 from quire.core.errors import ConfigError
-from quire.spec.cache import elements_per_token
+from quire.spec.cache import KeyValueCache, elements_per_token
+from quire.spec.model import ModelSpec
+
+
+def draft_ranks(asked: EngineConfig, drafter: ModelSpec, name: str) -> int:
+    """Ranks that what drafts is cut for; 1: each rank of the large model has the whole of it."""
+    speculation, size = asked.scheduler.speculation(), asked.parallel.tensor_parallel_size
+    wanted = None if speculation is None else speculation.draft_tensor_parallel_size
+    if 1 in (size, wanted):
+        return 1
+    uneven = _undivided(drafter, size)
+    if uneven is not None and wanted is not None:
+        raise ConfigError(
+            f"{SETTING} has draft_tensor_parallel_size {wanted}, but {name} has {uneven}, which {wanted} does not "
+            "divide; give 1, so that every rank has the whole of it."
+        )
+    return size if uneven is None else 1
+
+
+def _undivided(spec: ModelSpec, ranks: int) -> str | None:
+    """Heads that so many ranks cannot share evenly; None: there are none."""
+    for attention in (layer.attention for layer in spec.layers):
+        if attention.num_heads % ranks:
+            return f"{attention.num_heads} attention heads"
+        cache = attention.cache
+        if isinstance(cache, KeyValueCache) and cache.num_heads % ranks and ranks % cache.num_heads:
+            return f"{cache.num_heads} KV heads"
+    return None
 
 
 def decide_speculation(
-    asked: SchedulerConfig, choices: list[Choice], drafter: DraftPlan | HeadFacts | None = None
+    asked: EngineConfig, choices: list[Choice], drafter: DraftPlan | HeadFacts | None = None
 ) -> Speculation | None:
-    speculation = asked.speculation()
+    speculation = asked.scheduler.speculation()
     if speculation is not None and speculation.keeps_kv and drafter is None:
+        what = f"the method {speculation.method}, by" if speculation.method else f"the model {speculation.model},"
         raise ConfigError(
-            f"{SETTING} has the method {speculation.method}, by a model or a head which this command does not look at; "
-            "leave it out, and leave room for its weights and KV."
+            f"{SETTING} has {what} a model or a head which this command does not look at; leave it out, and leave "
+            "room for its weights and KV."
         )
     if speculation is not None:
         most = speculation.num_speculative_tokens
         reason = f"asked for; up to {most} draft{'s' * (most != 1)} of a sequence in a step, as many as pay"
+        if speculation.disable_by_batch_size is not None:
+            reason += f"; none where a step has more than {speculation.disable_by_batch_size} sequences"
+        if drafter is not None and asked.parallel.num_ranks > 1:
+            reason += f"; {_spread(drafter, asked.parallel.num_ranks)}"
         choices.append(Choice("speculation", speculation.method, reason))
     return speculation
+
+
+def _spread(drafter: DraftPlan | HeadFacts, ranks: int) -> str:
+    held = drafter if isinstance(drafter, HeadFacts) else drafter.resolved
+    how = "cut for all of" if held.tensor_parallel_size > 1 else "whole on each of"
+    return f"what drafts is {how} {ranks} ranks"
 
 
 def without_drafter(device: DeviceFacts, drafter: DraftPlan | HeadFacts) -> DeviceFacts:
@@ -77,7 +115,8 @@ def head_in_blocks_of(large: KVLayout, head: HeadFacts, dtype: str) -> HeadPlan:
         planes = stored_in(large.dtype, head.caches[0]).planes
         kv = _beside(large, KVGroup(tuple(layers), None, planes), _kv_bytes(head, large.dtype), large.dtype)
     group = KVGroup((0,), None, ((head.feature_size,),))
-    return HeadPlan(head.path, kv, _beside(large, group, _feature_bytes(head, dtype), dtype))
+    features = _beside(large, group, _feature_bytes(head, dtype), dtype)
+    return HeadPlan(head.path, kv, features, head.tensor_parallel_size, head.column_grain)
 
 
 def _beside(large: KVLayout, group: KVGroup, bytes_per_token: int, dtype: str) -> KVLayout:

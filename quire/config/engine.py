@@ -50,9 +50,9 @@ class EngineConfig:
         self._check_base_models()
 
     def _take_copies(self) -> None:
-        """One number under two names: --data-parallel-size and --replicas."""
+        """One number under two names: --data-parallel-size and --replicas; unless the former spreads one copy."""
         copies, replicas = self.parallel.data_parallel_size, self.server.replicas
-        if copies in {1, replicas}:
+        if copies in {1, replicas} or self.parallel.attention_ranks > 1:
             return
         if replicas != 1:
             raise ConfigError(

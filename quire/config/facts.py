@@ -124,10 +124,17 @@ class HeadFacts:
 
     path: str
     weight_bytes: int
+    """On one rank."""
     caches: tuple[CacheSpec, ...]
-    """What a token leaves in each of its layers; empty: it looks at one token alone."""
+    """What a token leaves in each of its layers, on one rank; empty: it looks at one token alone."""
     feature_size: int
     """Numbers of the large model that are kept of each token."""
+    tensor_parallel_size: int = 1
+    """Ranks that it is cut for; 1: it is whole, on every rank of the large model."""
+    column_grain: int = 1
+    """Columns of its stored matrices that ranks cannot take apart."""
+    file_bytes: int = 0
+    """Of its weights, where their files are not the large model's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from quire.spec.experts import ExpertsSpec
 from quire.spec.norm import NormSpec
 from quire.spec.rank import Place, rank_layer, rank_spec
 from quire.spec.share import even_runs
-from quire.spec.stage import stage_spec
+from quire.spec.stage import num_uncut_layers, stage_spec
 
 _ID_BYTES = 4
 """Of a token or a block, on the device."""
@@ -109,17 +109,22 @@ def stages_of(model: ModelFacts, parallel: ParallelConfig) -> tuple[range, ...]:
     stages, num_layers = parallel.pipeline_parallel_size, model.spec.num_layers
     if stages == 1:
         return (range(num_layers),)
-    if stages > num_layers:
+    together = num_uncut_layers(model.spec)
+    most = num_layers - together + 1
+    if stages > most:
+        with_tower = f", the first {together} of which stay with its vision tower" if together > 1 else ""
         raise ConfigError(
-            f"--pipeline-parallel-size is {stages}, but the model has only {num_layers} layers; use at most "
-            f"{num_layers}."
+            f"--pipeline-parallel-size is {stages}, but the model has only {num_layers} layers{with_tower}; use at "
+            f"most {most}."
         )
     holding, place = Holding(_PLAIN, keep_packed=True), fullest_place(model, parallel)
     sizes = [_layer_bytes(model, holding, place, index) for index in range(num_layers)]
     first, last = range(1), range(num_layers - 1, num_layers)
     sizes[0] += _end_bytes(model, holding, place, first)
     sizes[-1] += _end_bytes(model, holding, place, last)
-    return even_runs(sizes, stages)
+    first_run, *others = even_runs([sum(sizes[:together]), *sizes[together:]], stages)
+    more = together - 1
+    return (range(first_run.stop + more), *(range(run.start + more, run.stop + more) for run in others))
 
 
 def layer_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, layer: int) -> int:

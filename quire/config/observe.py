@@ -20,6 +20,8 @@ class ObserveConfig:
     """text for people, json for machines (one object a line)."""
     log_requests: bool = True
     """Log a line for every HTTP request the server answers."""
+    vllm_metrics: bool = False
+    """Have what vLLM measures too in /metrics under its names as well, such as vllm:num_requests_running."""
     otlp_traces_endpoint: str | None = None
     """OpenTelemetry collector that gets the server's traces (OTLP over HTTP), such as http://127.0.0.1:4318."""
 

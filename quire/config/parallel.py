@@ -15,9 +15,11 @@ class ParallelConfig:
     pipeline_parallel_size: int = 1
     """Groups of devices that each hold a run of layers and pass on what they make of a step."""
     data_parallel_size: int = 1
-    """Copies of the model, each with devices of its own: another name of --replicas."""
+    """Copies of the model, each with devices of its own: another name of --replicas. With --enable-expert-parallel
+    there is one copy: each of so many devices attends to sequences of its own, and experts are spread over them."""
     enable_expert_parallel: bool = False
-    """Spread whole experts over the devices that share every layer, instead of cutting each expert."""
+    """Spread whole experts over the devices that share every layer, instead of cutting each expert; with
+    --data-parallel-size over those that attend each to sequences of their own."""
     num_redundant_experts: int = 0
     """Places for copies of experts in every layer, over all devices that share it: each has an equal part of them. They
     hold copies of the experts that most tokens choose. It takes --enable-expert-parallel."""
@@ -44,7 +46,22 @@ class ParallelConfig:
     @property
     def num_ranks(self) -> int:
         """Devices that one copy takes."""
+        return self.ranks_per_sequence * self.attention_ranks
+
+    @property
+    def ranks_per_sequence(self) -> int:
+        """Devices that compute one sequence, but for its experts."""
         return self.tensor_parallel_size * self.pipeline_parallel_size
+
+    @property
+    def attention_ranks(self) -> int:
+        """Devices that each attend to sequences of their own, with KV of their own, and share experts alone."""
+        return self.data_parallel_size if self.enable_expert_parallel else 1
+
+    @property
+    def expert_ranks(self) -> int:
+        """Devices over which the experts of a layer are cut or spread."""
+        return self.tensor_parallel_size * self.attention_ranks
 
     def __post_init__(self) -> None:
         for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):

@@ -7,10 +7,10 @@ from quire.config.cache import KVCacheDtype
 from quire.config.devices import DEVICES
 from quire.config.dtypes import COMPUTE_DTYPES
 from quire.config.engine import EngineConfig
-from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.facts import DeviceFacts, HeadFacts, ModelFacts
 from quire.config.kv_layout import kv_tokens
 from quire.config.resolve import resolve
-from quire.config.resolved import Resolved
+from quire.config.resolved import DraftPlan, Resolved
 from quire.config.sizes import GIB
 from quire.core.errors import ConfigError, DoesNotFit
 
@@ -19,6 +19,10 @@ _SHARES = {"cuda": (0.92, 0.95, 0.98), "cpu": (0.5, 0.7, 0.9)}
 _TOKENS = (4096, 2048, 1024, 512, 256)
 _SEQUENCES = (1024, 256, 64, 16, 4, 1)
 _DEVICES_MOST = 64
+
+
+DrafterOf = Callable[[EngineConfig, DeviceFacts], DraftPlan | HeadFacts | None]
+"""What drafts for the model, planned with settings that are tried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,20 @@ class _Trial:
     device: DeviceFacts
 
 
+def no_drafter(asked: EngineConfig, device: DeviceFacts) -> None:
+    """Neither a model nor a head drafts."""
+
+
 def fit(
-    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq_len: int | None
+    asked: EngineConfig,
+    model: ModelFacts,
+    device: DeviceFacts,
+    seq_len: int | None,
+    drafter_of: DrafterOf = no_drafter,
 ) -> tuple[Resolved | None, str]:
     """What it resolves to, or None and why it does not fit sequences of `seq_len` tokens."""
     try:
-        resolved = resolve(asked, model, device)
+        resolved = resolve(asked, model, device, drafter_of(asked, device))
     except ConfigError as error:
         return None, _without_advice(str(error))
     longest = resolved.limits.max_model_len
@@ -56,19 +68,29 @@ def _without_advice(message: str) -> str:
 
 
 def find_remedies(
-    asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq_len: int | None
+    asked: EngineConfig,
+    model: ModelFacts,
+    device: DeviceFacts,
+    seq_len: int | None,
+    drafter_of: DrafterOf = no_drafter,
 ) -> tuple[Remedy, ...]:
     """For each kind of change, the mildest that is enough by itself; the largest device in numbers if none is."""
-    found = _found((*_OF_SETTINGS, *_OF_DEVICES), asked, model, device, seq_len)
+    found = _found((*_OF_SETTINGS, *_OF_DEVICES), asked, model, device, seq_len, drafter_of)
     if not found:
-        remedy = _first_that_fits(_many_large_devices, asked, model, device, seq_len)
+        remedy = _first_that_fits(_many_large_devices, asked, model, device, seq_len, drafter_of)
         found = [remedy] if remedy is not None else []
     return tuple(found)
 
 
-def advised(error: DoesNotFit, asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> DoesNotFit:
+def advised(
+    error: DoesNotFit,
+    asked: EngineConfig,
+    model: ModelFacts,
+    device: DeviceFacts,
+    drafter_of: DrafterOf = no_drafter,
+) -> DoesNotFit:
     """The same error with the settings that make the model fit this device, if there are any."""
-    found = _found(_OF_SETTINGS, asked, model, device, None)
+    found = _found(_OF_SETTINGS, asked, model, device, None, drafter_of)
     if not found:
         return error
     changes = ", ".join(f"{remedy.change} ({remedy.outcome})" for remedy in found)
@@ -76,9 +98,14 @@ def advised(error: DoesNotFit, asked: EngineConfig, model: ModelFacts, device: D
 
 
 def _found(
-    kinds: Iterable["_Kind"], asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq_len: int | None
+    kinds: Iterable["_Kind"],
+    asked: EngineConfig,
+    model: ModelFacts,
+    device: DeviceFacts,
+    seq_len: int | None,
+    drafter_of: DrafterOf,
 ) -> list[Remedy]:
-    tried = (_first_that_fits(kind, asked, model, device, seq_len) for kind in kinds)
+    tried = (_first_that_fits(kind, asked, model, device, seq_len, drafter_of) for kind in kinds)
     return [remedy for remedy in tried if remedy is not None]
 
 
@@ -86,10 +113,15 @@ _Kind = Callable[[EngineConfig, ModelFacts, DeviceFacts], Iterator[_Trial]]
 
 
 def _first_that_fits(
-    kind: _Kind, asked: EngineConfig, model: ModelFacts, device: DeviceFacts, seq_len: int | None
+    kind: _Kind,
+    asked: EngineConfig,
+    model: ModelFacts,
+    device: DeviceFacts,
+    seq_len: int | None,
+    drafter_of: DrafterOf,
 ) -> Remedy | None:
     for trial in kind(asked, model, device):
-        resolved, _ = fit(trial.asked, model, trial.device, seq_len)
+        resolved, _ = fit(trial.asked, model, trial.device, seq_len, drafter_of)
         if resolved is not None:
             return Remedy(trial.change, _outcome(resolved))
     return None
@@ -159,10 +191,13 @@ def _no_swap(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Ite
 
 
 def _more_devices(asked: EngineConfig, model: ModelFacts, device: DeviceFacts) -> Iterator[_Trial]:
-    size = asked.parallel.tensor_parallel_size * 2
+    size, name = asked.parallel.expert_ranks * 2, "data" if asked.parallel.attention_ranks > 1 else "tensor"
     while device.kind == "cuda" and size <= _DEVICES_MOST:
-        parallel = replace(asked.parallel, tensor_parallel_size=size)
-        yield _Trial(f"--tensor-parallel-size {size}", replace(asked, parallel=parallel), device)
+        if name == "data":
+            parallel = replace(asked.parallel, data_parallel_size=size)
+        else:
+            parallel = replace(asked.parallel, tensor_parallel_size=size)
+        yield _Trial(f"--{name}-parallel-size {size}", replace(asked, parallel=parallel), device)
         size *= 2
 
 

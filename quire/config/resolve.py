@@ -1,11 +1,13 @@
 """From what was asked to what will be done: `resolve` is pure and gives every choice with its reason."""
 
 from quire.config.cutting import column_grain
+from quire.config.decide_attention_ranks import decide_attention_ranks
 from quire.config.decide_compute import check_parallel, decide_compile, decide_stages
 from quire.config.decide_disk import decide_disk
 from quire.config.decide_encoder import check_encoder
 from quire.config.decide_experts import decide_copies
 from quire.config.decide_invariance import decide_batch_invariance
+from quire.config.decide_kv import kv_of_stages
 from quire.config.decide_memory import decide_max_model_len
 from quire.config.decide_numbers import decide_numbers
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
@@ -35,7 +37,7 @@ def resolve(
     model, holding = numbers.model, numbers.holding
     batch_invariant = decide_batch_invariance(asked, numbers, choices)
     room = decide_room(asked, numbers, device, drafter, choices, batch_invariant=batch_invariant)
-    speculation = decide_speculation(asked.scheduler, choices, drafter)
+    speculation = decide_speculation(asked, choices, drafter)
     limits = _step_limits(asked, model, device, room, choices)
     quantized = bool(model.schemes) and holding.keep_packed
     compiled = decide_compile(asked, model, limits, choices, cpu_core=holding.cpu_core, quantized=quantized)
@@ -47,7 +49,7 @@ def resolve(
         head=head_in_blocks_of(room.kv, drafter, holding.dtype) if isinstance(drafter, HeadFacts) else None,
         limits=limits,
         preemption=decide_preemption(asked.scheduler, room.kv, choices),
-        preemption_costs=preemption_costs(model, device, room.kv, asked.parallel.num_ranks),
+        preemption_costs=preemption_costs(model, device, room.kv, asked.parallel.ranks_per_sequence),
         policy=decide_policy(asked.scheduler, choices),
         policy_settings=policy_settings(asked.scheduler),
         enable_prefix_caching=_prefix_caching(asked.cache.enable_prefix_caching, choices),
@@ -70,10 +72,12 @@ def resolve(
         offloaded_layers=room.offload.layers,
         expert_slots=room.offload.expert_slots,
         tensor_parallel_size=asked.parallel.tensor_parallel_size,
+        attention_ranks=decide_attention_ranks(asked, choices),
         expert_parallel=asked.parallel.enable_expert_parallel,
         spare_experts=spare_experts,
         eplb_step_interval=interval,
         stage_ends=decide_stages(asked, model, choices),
+        kv_of_stages=kv_of_stages(room.kv, model, asked.parallel),
         column_grain=column_grain(model),
         lora=room.lora,
         disk=decide_disk(asked, room.kv, speculation, choices),

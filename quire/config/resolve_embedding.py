@@ -25,11 +25,11 @@ def resolve_embedding(
     refuse_batch_invariance(asked, model.name)
     refuse_lora(asked, model.name)
     refuse_disk(asked, model.name)
-    ranks = asked.parallel.tensor_parallel_size * asked.parallel.pipeline_parallel_size
+    ranks = asked.parallel.num_ranks
     if ranks > 1:
         raise ConfigError(
             f"{model.name} is opened for embeddings, which run on one device, and {ranks} were asked for; leave "
-            "--tensor-parallel-size and --pipeline-parallel-size out."
+            "--tensor-parallel-size, --pipeline-parallel-size and --enable-expert-parallel out."
         )
     dtype = decide_dtype(asked.model.dtype, model, device, choices)
     seqs, tokens = decide_step_size(asked.scheduler, model, device, choices)

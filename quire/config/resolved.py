@@ -187,6 +187,8 @@ class Resolved:
     """Experts of a layer that are on the device at a time, where others stay in host memory; 0: all."""
     tensor_parallel_size: int = 1
     """Ranks that share every layer."""
+    attention_ranks: int = 1
+    """Ranks that each attend to sequences of their own, with KV of their own, and share experts alone."""
     expert_parallel: bool = False
     """Whether these ranks have whole experts, instead of some of every expert."""
     spare_experts: int = 0
@@ -195,6 +197,8 @@ class Resolved:
     """Steps after which these copies follow the load; 0: there are none."""
     stage_ends: tuple[int, ...] = ()
     """The layer behind the last one of each pipeline stage; none: there is but one stage."""
+    kv_of_stages: tuple[KVLayout, ...] = ()
+    """How each stage keeps the KV of its layers in the blocks that `kv` plans for all; none: there is but one stage."""
     column_grain: int = 1
     """Columns of stored matrices that ranks cannot take apart."""
     lora: LoraRoom | None = None
@@ -231,7 +235,12 @@ class Resolved:
     @property
     def num_ranks(self) -> int:
         """Over which the model is spread."""
-        return self.tensor_parallel_size * self.num_stages
+        return self.tensor_parallel_size * self.attention_ranks * self.num_stages
+
+    @property
+    def expert_ranks(self) -> int:
+        """Over which the experts of a layer are cut or spread."""
+        return self.tensor_parallel_size * self.attention_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +249,9 @@ class DraftPlan:
 
     path: str
     resolved: Resolved
-    """As for a model alone, but for the blocks."""
+    """As for a model alone, but for the blocks. It is cut for all ranks of the large one, or whole on each of them."""
+    file_bytes: int = 0
+    """Of its weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,3 +263,7 @@ class HeadPlan:
     """Of its own layers; None: there are none."""
     features: KVLayout
     """What is kept of each token that the large model made, so that a head that has missed it can catch up."""
+    tensor_parallel_size: int = 1
+    """Ranks that it is cut for; 1: it is whole, on every rank of the large model."""
+    column_grain: int = 1
+    """Columns of its stored matrices that ranks cannot take apart."""

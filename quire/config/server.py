@@ -14,6 +14,7 @@ ANY_NAME = "*"
 """Among the names of a model: clients may call it what they like."""
 RoutingStrategy = Literal["prefix", "least-loaded", "round-robin"]
 EngineRole = Literal["prefill", "decode", "both"]
+KVCarrier = Literal["sockets", "nixl"]
 _ROOT_PATH = re.compile(r"(/[\w-]+)+", re.ASCII)
 
 
@@ -52,6 +53,9 @@ class ServerConfig(ListenConfig):
     """What `quire engine` is for: prompts, answers, or both."""
     kv_transfer: bool = False
     """Let engines fetch KV of prefixes from each other where that is faster than computing; on with roles."""
+    kv_carrier: KVCarrier = "sockets"
+    """How KV goes between engines: through shared memory and `sockets`, or read out of each other's memory with `nixl`,
+    for networks with RDMA that no stranger reaches."""
     engines: str = "process"
     """Where engines run: `process` starts --replicas of them here; `inline` runs one inside the server's process; else
     addresses of engines that `quire engine` offers, with commas between them, as in tcp://10.0.0.5:7700."""
@@ -157,6 +161,12 @@ class ServerConfig(ListenConfig):
                 "own: quire engine --role."
             )
 
+        if self.kv_carrier == "nixl" and not self.exchanges_kv:
+            raise ConfigError(
+                "--kv-carrier is nixl, but engines exchange no KV here; give --prefill-engines and --decode-engines, "
+                "--kv-transfer or `quire engine --role` as well, or leave it out."
+            )
+
     def _check_sleep(self) -> None:
         check_seconds("sleep_after", self.sleep_after)
         check(self.sleep_level in (1, 2), "sleep_level", self.sleep_level, "1 or 2", "1 wakes up faster")
@@ -169,6 +179,12 @@ class ServerConfig(ListenConfig):
             raise ConfigError(
                 "--sleep-level is 2, but engines that exchange KV keep their blocks while they sleep; use "
                 "--sleep-level 1."
+            )
+
+        if self.sleep_after is not None and self.kv_carrier == "nixl":
+            raise ConfigError(
+                "--sleep-after is given, but an engine whose memory others read (--kv-carrier nixl) does not sleep; "
+                "use --kv-carrier sockets, or leave --sleep-after out."
             )
 
     def _check_requests(self) -> None:

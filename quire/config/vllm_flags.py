@@ -14,6 +14,10 @@ RENAMED = {
     "-pp": "--pipeline-parallel-size",
     "-dp": "--data-parallel-size",
     "-q": "--quantization",
+    "-ep": "--enable-expert-parallel",
+    "-n": "--nnodes",
+    "-r": "--node-rank",
+    "-sc": "--speculative-config",
     "--cpu-offload-gb": "--offload-gb",
     "--disable-fastapi-docs": "--no-enable-docs",
     "--disable-uvicorn-access-log": "--no-log-requests",
@@ -36,6 +40,7 @@ ALWAYS = {
 }
 """What is so without being asked for. They are taken with a remark; to turn one off is refused."""
 _GRAPHS = "graphs are captured when a batch size comes again, and need no settings"
+_COMPILE = "--compile turns torch.compile on; there is nothing else to set"
 _KERNELS = "there is one set of kernels, chosen by what was measured on a device"
 _TOKENIZER = "a model has the tokenizer that lies beside it; put both into one folder"
 _HEADER = "a checkpoint is read by its own header; correct its config.json"
@@ -47,7 +52,8 @@ _COPIES = "--num-redundant-experts keeps copies of busy experts, and --eplb-step
 _CONTEXT = "a sequence is not cut over several devices"
 _LOADING = "weights are mapped and read as they are needed; there is nothing to choose"
 _MEDIA = (
-    "media are read in one process beside the server, with bounds of their own (--media-max-mb, --media-max-pixels)"
+    "media are decoded in two processes beside the server, with bounds of their own (--media-max-mb, "
+    "--media-max-pixels)"
 )
 _ENCODER = "a model's encoder runs in the engine as the rest of the model does"
 _MAMBA = "models with state-space layers are not built"
@@ -58,6 +64,7 @@ _TLS = "clients are known by keys; a proxy in front can ask for certificates"
 _SPECULATION = "give the whole of it as --speculative-config '{...}'"
 _OFFLOAD = "--offload-gb says how much of the weights stays in host memory, and layers are copied ahead by themselves"
 _KV_FORMAT = "KV is held in one dtype, by --kv-cache-dtype"
+_COHERE = "of Cohere's own API there are /v2/embed and /v2/rerank, which need no settings, and no chats"
 _MULTI_LB = "--replicas share one address; `quire route` balances servers"
 MISSING: dict[str, str] = {
     # the model
@@ -82,8 +89,10 @@ MISSING: dict[str, str] = {
     "--cudagraph-capture-sizes": _GRAPHS,
     "--max-cudagraph-capture-size": _GRAPHS,
     "--cudagraph-metrics": _METRICS,
-    "--compilation-config": "--compile turns torch.compile on; there is nothing else to set",
-    "--optimization-level": "--compile turns torch.compile on; there is nothing else to set",
+    "--compilation-config": _COMPILE,
+    "--optimization-level": _COMPILE,
+    "-cc": _COMPILE,
+    "-O": _COMPILE,
     "--performance-mode": "set --max-num-batched-tokens and --target-itl-ms",
     "--enable-return-routed-experts": "routed experts are not told",
     "--return-sampling-mask": "which tokens could be drawn is not told; logprobs are",
@@ -112,6 +121,7 @@ MISSING: dict[str, str] = {
     # kernels
     "--attention-backend": _KERNELS,
     "--attention-config": _KERNELS,
+    "-ac": _KERNELS,
     "--kernel-config": _KERNELS,
     "--moe-backend": _KERNELS,
     "--linear-backend": _KERNELS,
@@ -139,19 +149,29 @@ MISSING: dict[str, str] = {
     "--distributed-timeout-seconds": "--step-timeout says when an engine counts as stuck",
     "--cpu-distributed-timeout-seconds": "--step-timeout says when an engine counts as stuck",
     "--decode-context-parallel-size": _CONTEXT,
+    "-dcp": _CONTEXT,
     "--dcp-comm-backend": _CONTEXT,
     "--dcp-q-replicate": _CONTEXT,
     "--dcp-kv-cache-interleave-size": _CONTEXT,
     "--cp-kv-cache-interleave-size": _CONTEXT,
     "--prefill-context-parallel-size": _CONTEXT,
+    "-pcp": _CONTEXT,
     "--data-parallel-rank": _SEVERAL_HOSTS,
+    "-dpn": _SEVERAL_HOSTS,
     "--data-parallel-start-rank": _SEVERAL_HOSTS,
+    "-dpr": _SEVERAL_HOSTS,
     "--data-parallel-size-local": _SEVERAL_HOSTS,
+    "-dpl": _SEVERAL_HOSTS,
     "--data-parallel-address": _SEVERAL_HOSTS,
+    "-dpa": _SEVERAL_HOSTS,
     "--data-parallel-rpc-port": _SEVERAL_HOSTS,
+    "-dpp": _SEVERAL_HOSTS,
     "--data-parallel-backend": _SEVERAL_HOSTS,
+    "-dpb": _SEVERAL_HOSTS,
     "--data-parallel-hybrid-lb": _MULTI_LB,
+    "-dph": _MULTI_LB,
     "--data-parallel-external-lb": _MULTI_LB,
+    "-dpe": _MULTI_LB,
     "--data-parallel-multi-port-external-lb": _MULTI_LB,
     "--data-parallel-supervisor-port": _MULTI_LB,
     "--dp-supervisor-probe-interval-s": _MULTI_LB,
@@ -191,7 +211,8 @@ MISSING: dict[str, str] = {
     "--offload-num-in-group": _OFFLOAD,
     "--offload-prefetch-step": _OFFLOAD,
     "--offload-params": _OFFLOAD,
-    "--kv-transfer-config": "--prefill-engines and --decode-engines, `quire engine --role` and --kv-transfer",
+    "--kv-transfer-config": "--prefill-engines and --decode-engines, `quire engine --role` and --kv-transfer; in "
+    "place of NixlConnector, --kv-carrier nixl",
     "--kv-events-config": "`quire route` follows prefixes by what it sent where",
     "--ec-transfer-config": _ENCODER,
     "--ec-manager-config": _ENCODER,
@@ -272,8 +293,8 @@ MISSING: dict[str, str] = {
     "--exclude-tools-when-tool-choice-none": "leave the tools out of the request",
     "--tool-parser-plugin": _CODE,
     "--tool-server": "tools are run by clients",
-    "--cohere-is-reasoning-model": "Cohere's own API is not offered",
-    "--cohere-format": "Cohere's own API is not offered",
+    "--cohere-is-reasoning-model": _COHERE,
+    "--cohere-format": _COHERE,
     "--tokens-only": "/inference/v1/generate takes and gives tokens beside the other routes",
     "--fingerprint-mode": "system_fingerprint is the model's and the program's",
     "--fingerprint-value": "system_fingerprint is the model's and the program's",
@@ -337,6 +358,8 @@ def answer_of(setting: str) -> str:
 
 def _check_missing(name: str) -> None:
     asked = "--" + name.removeprefix("--no-") if name.startswith("--no-") else name
+    if asked.startswith("-O") and asked[2:].isdigit():  # -O3 is -O 3
+        asked = "-O"
     if asked in ALWAYS:
         raise ConfigError(f"{name} cannot be done: {ALWAYS[asked]}.")
     if asked.partition(".")[0] in MISSING:

@@ -19,6 +19,11 @@ class AdapterRef(msgspec.Struct, frozen=True, array_like=True):
         """Two adapters with the same key are the same."""
         return f"{self.name}\0{self.version}"
 
+    @staticmethod
+    def name_in(key: str) -> str:
+        """The name of the adapter with that key."""
+        return key.partition("\0")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class LoRARequest:

@@ -94,9 +94,27 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     num_wanted: int = 0
     """Drafts that each sampling row should have for the next step."""
 
+    rank_tokens: list[int] = []
+    """Where each rank attends to sequences of its own: how many tokens each computes in this step."""
+    others: list["StepPlan"] = []
+    """There, the plans of all ranks but the first, in order; each has its own rows and blocks."""
+
     @property
     def num_tokens(self) -> int:
         return sum(self.counts)
+
+    @property
+    def computes(self) -> bool:
+        """Whether there is anything to compute, on whichever rank."""
+        return bool(self.rows or any(self.rank_tokens))
+
+    def of_rank(self, rank: int) -> "StepPlan":
+        """What one rank does, where each attends to sequences of its own."""
+        return self.others[rank - 1] if rank and self.others else self
+
+    def of_all(self) -> list["StepPlan"]:
+        """By rank, where each attends to sequences of its own; otherwise this one alone."""
+        return [self, *self.others]
 
     @property
     def only_decodes(self) -> bool:
@@ -119,4 +137,4 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def is_empty(self) -> bool:
         """Nothing to compute and nothing to tell the worker."""
-        return not (self.rows or self.swap_out or self.swap_in or self.copies or self.released)
+        return not (self.rows or self.swap_out or self.swap_in or self.copies or self.released or self.others)

@@ -1,5 +1,7 @@
 """StepResult: what the worker answers to a StepPlan."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from quire.core.logprobs import PositionLogprobs, PromptSpan
@@ -14,6 +16,18 @@ class EncoderFigures(msgspec.Struct, frozen=True, array_like=True):
     """Those whose embeddings were kept."""
     seconds: float
     """That the encoder took."""
+
+    @staticmethod
+    def sum(several: "Iterable[EncoderFigures]") -> "EncoderFigures | None":
+        """Of several ranks or steps; None where there are none."""
+        found = list(several)
+        if not found:
+            return None
+        return EncoderFigures(
+            encoded=sum(each.encoded for each in found),
+            found=sum(each.found for each in found),
+            seconds=sum(each.seconds for each in found),
+        )
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -46,3 +60,9 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where some of its tokens stand for media."""
     elapsed: float = 0.0
     """Seconds the device was busy with this step."""
+    others: list["StepResult"] = []
+    """Where each rank attends to sequences of its own: what all but the first came to, in order."""
+
+    def of_all(self) -> list["StepResult"]:
+        """By rank, where each attends to sequences of its own; otherwise this one alone."""
+        return [self, *self.others]

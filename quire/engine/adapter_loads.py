@@ -1,12 +1,13 @@
 """AdapterLoads: requests wait outside every step until their LoRA adapter is on the device; all others go on."""
 
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
 from quire.core.adapter import AdapterRef
 from quire.core.errors import InvalidRequest
 from quire.core.request import Request
 from quire.executor.base import Executor, HostedAdapter
+from quire.executor.other_rank import RankLost
 from quire.scheduler.adapter_room import AdapterRoom, Load
 
 
@@ -92,16 +93,33 @@ class AdapterLoads:
             self._asked.pop(request_id, None)
             self._room.leave(request_id)
 
+    def forget_all(self) -> None:
+        """The device has none from now on, and no request uses one. Copies that are under way end first: their pages
+        are about to be another's, or nobody's."""
+        if self._room is not None:
+            wait(self._placing.values())
+            self._placing.clear()
+            self._granted.clear()
+            self._room.forget_all()
+
     def _fetched(self, room: AdapterRoom, request_id: str, asked: _Asked, fetched: "Future[HostedAdapter]") -> None:
         error = fetched.exception()
         if error is not None:
+            _check_ranks(error)
             self._asked.pop(request_id).ready.set_exception(error)
             return
         room.ask(request_id, asked.ref.key, fetched.result().num_pages)
 
     def _fail(self, room: AdapterRoom, key: str, error: BaseException) -> None:
+        _check_ranks(error)
         room.failed(key)
         for request_id, asked in list(self._asked.items()):
             if asked.ref.key == key:
                 del self._asked[request_id]
                 asked.ready.set_exception(error)
+
+
+def _check_ranks(error: BaseException) -> None:
+    """A lost rank is no fault of an adapter's: the engine ends, and its requests go on in another."""
+    if isinstance(error, RankLost):
+        raise error

@@ -25,6 +25,7 @@ from quire.protocol.openai.body import CHAT, ChatBody, CompletionBody, read_chat
 from quire.protocol.parsers.reading import Reading
 from quire.protocol.parsers.style import AnswerStyle
 from quire.text.chat_template import ChatTemplate
+from quire.text.fill_in_middle import FillInMiddle
 from quire.text.tokenizer import Tokenizer
 
 _AHEAD = 2
@@ -80,7 +81,7 @@ class BatchRunner:
         self._results = results
         self._names = names
         self._jobs: dict[str, _Job] = {}
-        self._most = _AHEAD * engine.resolved.limits.max_num_seqs
+        self._most = _AHEAD * engine.resolved.limits.max_num_seqs * engine.resolved.attention_ranks
         self.counts = BatchCounts()
 
     def run(self, lines: Iterator[BatchLine | BadLine]) -> Iterator[BatchCounts]:
@@ -144,24 +145,35 @@ class BatchRunner:
         self, body: ChatBody | CompletionBody
     ) -> tuple[list[list[int]], list[MediaFile], SamplingParams, Reading]:
         """The prompts as tokens, the files of a conversation, how they are sampled, and how answers are read."""
-        context, special = self._engine.resolved.limits.max_model_len, body.add_special_tokens
+        context = self._engine.resolved.limits.max_model_len
         params, reading = body.params, Reading()
         files: list[MediaFile] = []
         if isinstance(body, CompletionBody):
-            prompts = [
-                self._tokenizer.encode(prompt, add_special_tokens=special) if isinstance(prompt, str) else prompt
-                for prompt in body.prompts
-            ]
+            prompts, params = self._completed(body)
         else:
             template = self._template()
             render = partial(template.render, **body.rendering(template.accepts))
-            encode = partial(self._tokenizer.encode, add_special_tokens=special)
+            encode = partial(self._tokenizer.encode, add_special_tokens=body.add_special_tokens)
             chat = render_chat(body.messages, render, encode, self._engine.media, self._fetcher)
             self._engine.check_tools(body.tools)
             reading, params = self._style().prepare(chat.text, params, body.tools, body.reasoning_options)
             prompts, files = [chat.tokens], chat.files
         cut = [truncated(tokens, body, context, has_media=bool(files)) for tokens in prompts]
         return cut, files, params, reading
+
+    def _completed(self, body: CompletionBody) -> tuple[list[list[int]], SamplingParams]:
+        """The prompts of a completion, around a gap where it has a suffix, and how they are sampled."""
+        special = body.add_special_tokens and body.suffix is None
+        prompts = [
+            self._tokenizer.encode(prompt, add_special_tokens=special) if isinstance(prompt, str) else prompt
+            for prompt in body.prompts
+        ]
+        if body.suffix is None:
+            return prompts, body.params
+        markers = FillInMiddle.needed(self._tokenizer)
+        after = self._tokenizer.encode(body.suffix, add_special_tokens=False)
+        begins = body.add_special_tokens
+        return [markers.prompt(before, after, begins=begins) for before in prompts], markers.ending(body.params)
 
     @property
     def _tokenizer(self) -> Tokenizer:

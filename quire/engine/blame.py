@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from quire.core.sequence import Sequence
 from quire.engine.holds import Holds
-from quire.scheduler.scheduler import Scheduler
+from quire.scheduler.base import StepScheduler
 
 TRIAL = "trial"
 """The reason for which requests are held while others are on trial."""
@@ -25,7 +25,7 @@ class _Trial:
 class Blame:
     """The suspects of one engine. Empty as long as no step throws."""
 
-    def __init__(self, scheduler: Scheduler, holds: Holds) -> None:
+    def __init__(self, scheduler: StepScheduler, holds: Holds) -> None:
         self._scheduler = scheduler
         self._holds = holds
         self._untried: list[list[str]] = []

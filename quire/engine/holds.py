@@ -1,12 +1,12 @@
 """Holds: requests that may not run for the moment, each with its reasons; it runs again when no reason is left."""
 
-from quire.scheduler.scheduler import Scheduler
+from quire.scheduler.base import StepScheduler
 
 
 class Holds:
     """The held requests of one scheduler."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: StepScheduler) -> None:
         self._scheduler = scheduler
         self._reasons: dict[str, set[str]] = {}
 

@@ -90,6 +90,16 @@ class KVExchange:
         """Those that nobody waits for any more, until nobody writes to their blocks."""
 
     @property
+    def holds_blocks(self) -> bool:
+        """Whether KV is on its way to or from another engine."""
+        return bool(self._kv.transit.held)
+
+    @property
+    def stays_awake(self) -> bool:
+        """Whether others may read its memory at any time, so that it cannot be given back."""
+        return self.fetcher.nixl is not None
+
+    @property
     def num_fetching(self) -> int:
         """Requests whose KV is on its way."""
         return len(self._pulls)
@@ -139,6 +149,8 @@ class KVExchange:
     def close(self) -> None:
         self.sender.close()
         self.fetcher.close()
+        if self.fetcher.nixl is not None:
+            self.fetcher.nixl.close()
 
     # -- in ----------------------------------------------------------------------------------------------------
 

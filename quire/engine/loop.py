@@ -23,8 +23,8 @@ from quire.engine.prefix_disk import PrefixDisk
 from quire.engine.preparing import Preparing
 from quire.executor.base import Executor, SleepLevel, StepHandle
 from quire.sampling.grammar.cache import GrammarCache
+from quire.scheduler.base import StepScheduler
 from quire.scheduler.intake import StepUpdate
-from quire.scheduler.scheduler import Scheduler
 
 _LAST_WRITES_SECONDS = 3.0
 """What an engine that ends may take to write the rest of its prefixes to disk; who ends it waits a little longer."""
@@ -52,7 +52,7 @@ class EngineLoop:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: StepScheduler,
         executor: Executor,
         grammars: GrammarCache | None = None,
         disk: PrefixDisk | None = None,
@@ -79,7 +79,7 @@ class EngineLoop:
         self.encoding = EncodingTotals()
 
     @property
-    def scheduler(self) -> Scheduler:
+    def scheduler(self) -> StepScheduler:
         return self._scheduler
 
     @property
@@ -134,9 +134,9 @@ class EngineLoop:
         try:
             if not plan.is_empty:
                 handle = self._executor.execute(plan)
-                if plan.rows:
+                if plan.computes:
                     self._in_flight.append(_StartedStep(plan, handle))
-            if self._in_flight and (len(self._in_flight) >= self._most_in_flight or not plan.rows):
+            if self._in_flight and (len(self._in_flight) >= self._most_in_flight or not plan.computes):
                 started = self._in_flight.popleft()
                 due = started.plan
                 update = self._read(started)
@@ -177,9 +177,9 @@ class EngineLoop:
         if self.disk is not None:
             self.disk.settle(self.figures.step, _LAST_WRITES_SECONDS)
             self.disk.forget_device()
-        self._scheduler.kv.forget_all()
-        if self._scheduler.adapters is not None:
-            self._scheduler.adapters.forget_all()
+        for kv in self._scheduler.kv_of_ranks:
+            kv.forget_all()
+        self.adapters.forget_all()
         self._executor.sleep(level)
         self.sleep_level = level
 
@@ -236,12 +236,12 @@ class EngineLoop:
         update = self._scheduler.update(result)
         self._blame.stepped()
         self._oom_backoff.stepped()
-        plan = started.plan
-        self.figures = StepFigures(plan.step, plan.num_tokens, len(plan.rows), result.elapsed)
+        tokens, rows = _size_of(started.plan)
+        self.figures = StepFigures(started.plan.step, tokens, rows, result.elapsed)
         if result.encoder is not None:
             self.encoding.add(result.encoder)
         if self.disk is not None:
-            self.disk.computed(plan.num_tokens, result.elapsed)
+            self.disk.computed(tokens, result.elapsed)
         return update
 
     def _step_threw(self, plan: StepPlan, error: Exception) -> StepUpdate:
@@ -275,7 +275,7 @@ class EngineLoop:
     def _ran_out(self, plan: StepPlan, sequences: list[Sequence]) -> None:
         """Continue with smaller steps; a request that does not fit even alone ends."""
         self.num_out_of_memory += 1
-        tokens, requests = plan.num_tokens, len({seq.request.id for seq in sequences})
+        tokens, requests = _size_of(plan)[0], len({seq.request.id for seq in sequences})
         is_someone = self._oom_backoff.ran_out(tokens, requests)
         _log.warning(
             "step %d had %d tokens of %d requests and was rolled back; the next steps have at most %d tokens",
@@ -291,3 +291,11 @@ class EngineLoop:
                 seq.failure, seq.is_blameless = why, True
             self._scheduler.abort(request_id, Status.FAILED)
             self._oom_backoff.relieved()
+
+
+def _size_of(plan: StepPlan) -> tuple[int, int]:
+    """Tokens and sequences of a step, on all ranks."""
+    if not plan.others:
+        return plan.num_tokens, len(plan.rows)
+    plans = plan.of_all()
+    return sum(each.num_tokens for each in plans), sum(len(each.rows) for each in plans)

@@ -4,7 +4,7 @@ A step that did not fit is rolled back and tried again with half its tokens; as 
 also bounds how many of them there are. Steps that go well win the room back, more slowly each time it proves too much.
 """
 
-from quire.scheduler.scheduler import Scheduler
+from quire.scheduler.base import StepScheduler
 
 FIRST_PATIENCE = 64
 """Steps that must go well before the room is doubled."""
@@ -14,7 +14,7 @@ MOST_PATIENCE = 4096
 class OomBackoff:
     """The token budget of one scheduler. The scheduler's own limit as long as memory suffices."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: StepScheduler) -> None:
         self._scheduler = scheduler
         self._patience = FIRST_PATIENCE
         self._went_well = 0

@@ -34,7 +34,7 @@ def open_disk(
     room = resolved.disk
     if room is None:
         return None
-    # a block on disk has the heads of all ranks
+    # a block on disk has the heads of all ranks, and the layers of all stages
     num_heads = 1 if resolved.tensor_parallel_size == 1 else kv_format("", caches, resolved.kv).num_heads
     blocks = partial(executor.carried_blocks, num_heads)
     size = blocks().block_bytes
@@ -66,7 +66,7 @@ def kv_identity(path: Path, resolved: Resolved) -> bytes:
     groups = [(group.layers, group.window, group.planes) for group in kv.groups]
     weights = "random" if resolved.random_weights else checkpoint_identity(path, resolved.mmproj)
     computed = (resolved.dtype, resolved.quantization, resolved.keep_packed, resolved.cpu_core)
-    stored = (kv.dtype, kv.block_size, kv.block_bytes, groups)
+    stored = (kv.dtype, kv.block_size, kv.block_bytes, groups, resolved.stage_ends)
     facts = (VERSION, QUIRE_VERSION, weights, computed, resolved.uses_transformers, stored)
     return blake2b(msgspec.json.encode(facts), digest_size=NAME_BYTES).digest()
 

@@ -11,8 +11,9 @@ from quire.core.status import Status
 from quire.engine.adapter_loads import AdapterLoads
 from quire.engine.holds import Holds
 from quire.executor.base import Executor
+from quire.executor.other_rank import RankLost
 from quire.sampling.grammar.cache import GrammarCache
-from quire.scheduler.scheduler import Scheduler
+from quire.scheduler.base import StepScheduler
 
 PREPARING = "preparing"
 """The reason for which such requests are held."""
@@ -25,7 +26,7 @@ class Preparing:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: StepScheduler,
         holds: Holds,
         executor: Executor,
         grammar_cache: GrammarCache | None,
@@ -86,6 +87,8 @@ class Preparing:
             if error is None:
                 self._holds.resume(request_id, PREPARING)
                 continue
+            if isinstance(error, RankLost):  # no fault of the request: it goes on in another engine
+                raise error
             for seq in self._scheduler.sequences_of(request_id):
                 seq.failure = str(error)
             self._scheduler.abort(request_id, Status.FAILED)

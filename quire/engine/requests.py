@@ -119,7 +119,7 @@ class RequestMaker:
         largest, last = max(request.prompt.tokens), self._model.spec.vocab_size - 1
         if largest > last:
             raise InvalidRequest(
-                f"token id {largest} in the prompt is beyond the vocabulary, which ends at {last}",
+                f"token id {largest} in the prompt is out of vocabulary, which ends at {last}",
                 field="prompt",
             )
         check_processor_args(request.params.logits_processor_args or {}, self._processors)

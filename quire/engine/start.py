@@ -7,14 +7,14 @@ from pathlib import Path
 
 from quire.config.decide_cpu import slow_for_lack_of
 from quire.config.engine import EngineConfig
-from quire.config.facts import DeviceFacts, ModelFacts
+from quire.config.facts import DeviceFacts, HeadFacts, ModelFacts
 from quire.config.remedies import advised
 from quire.config.resolve import resolve
 from quire.config.resolve_embedding import resolve_embedding
-from quire.config.resolved import Resolved
+from quire.config.resolved import DraftPlan, Resolved
 from quire.core.errors import CheckpointError, ConfigError, DoesNotFit
-from quire.engine.assemble import make_scheduler
-from quire.engine.draft_plan import plan_drafter
+from quire.engine.assemble import make_engine_scheduler, make_scheduler
+from quire.engine.draft_plan import plan_checked_drafter
 from quire.engine.loop import EngineLoop
 from quire.engine.open_disk import open_disk
 from quire.engine.plugin_clashes import check_clashes
@@ -23,6 +23,7 @@ from quire.executor.base import Executor
 from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
 from quire.executor.start_ranks import start_ranks
 from quire.lora.registry import with_targets
+from quire.models.loading.drafting_method import with_drafting_method
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.sentence_settings import read_sentence_settings
 from quire.observe.choices import choices_text
@@ -70,19 +71,26 @@ def start_loop(
             "may be incomplete."
         )
     clock.done("reading the model's header")
-    asked = with_targets(asked, facts.spec)
+    asked = with_drafting_method(with_targets(asked, facts.spec))
     device = _device_of_a_rank(asked, memory_share)
     clock.done("finding the device")
+
+    def drafter_of(asked: EngineConfig, device: DeviceFacts) -> DraftPlan | HeadFacts | None:
+        return plan_checked_drafter(asked, path, facts, device)
+
     try:
-        resolved = resolve(asked, facts, device, plan_drafter(asked, path, facts, device))
+        drafter = drafter_of(asked, device)
+        resolved = resolve(asked, facts, device, drafter)
     except DoesNotFit as error:
-        raise advised(error, asked, facts, device) from None
+        raise advised(error, asked, facts, device, drafter_of) from None
     _warn_of_torch(asked, facts, device)
     _log.info("starting %s\n%s", facts.name, choices_text(resolved.choices))
     grammars = GrammarCache(lambda: _grammar_vocabulary(path, facts))
-    executor = _start_executor(asked, path, facts, resolved, device, seed=seed, grammars=grammars, clock=clock)
-    scheduler = make_scheduler(resolved, tenant_weights)
-    disk = open_disk(path, resolved, facts.spec.caches, scheduler.kv, executor)
+    executor = _start_executor(
+        *(asked, path, facts, resolved, device, drafter), seed=seed, grammars=grammars, clock=clock
+    )
+    scheduler = make_engine_scheduler(resolved, tenant_weights)
+    disk = open_disk(path, resolved, facts.spec.caches, scheduler.kv_of_ranks[0], executor)
     if disk is not None:
         clock.done("prefixes on disk")
     return StartedLoop(EngineLoop(scheduler, executor, grammars, disk), resolved, facts)
@@ -94,6 +102,7 @@ def _start_executor(
     facts: ModelFacts,
     resolved: Resolved,
     device: DeviceFacts,
+    drafter: DraftPlan | HeadFacts | None,
     *,
     seed: int,
     grammars: GrammarCache,
@@ -108,7 +117,7 @@ def _start_executor(
             )
         return start_ranks(
             *(path, resolved, asked, device),
-            file_bytes=size,
+            file_bytes=size + (0 if drafter is None else drafter.file_bytes),
             seed=seed,
             progress=bar.loaded,
             grammars=grammars,

@@ -62,6 +62,10 @@ class Executor(ABC):
         """Adapters in host memory."""
         return 0
 
+    def hosted_adapter_keys(self) -> list[str]:
+        """Which they are, the last used first, but for those that are still being read."""
+        return []
+
     def expert_load(self) -> "ExpertLoad | None":
         """How often tokens have chosen each expert since the start; None: there are none, or nobody counts."""
         return None

@@ -78,6 +78,9 @@ class InlineExecutor(Executor):
     def hosted_adapters(self) -> int:
         return 0 if self._worker is None or self._worker.adapters is None else self._worker.adapters.num_hosted
 
+    def hosted_adapter_keys(self) -> list[str]:
+        return [] if self._worker is None or self._worker.adapters is None else self._worker.adapters.hosted_keys()
+
     @property
     def _adapters(self) -> "AdapterStore":
         assert self._worker is not None, "the executor is closed"

@@ -51,7 +51,8 @@ def start_over_nodes(
 ) -> ProcessExecutor:
     """An executor with the model at `path` over the ranks of this host, the first, and of all others.
 
-    `resolved` is what was `asked` for a rank's `device`; `file_bytes` are those of the model's weights.
+    `resolved` is what was `asked` for a rank's `device`; `file_bytes` are those of the model's weights
+    and of what drafts for it.
     """
     parallel = asked.parallel
     secret = read_secret(asked.server.engine_secret_file)

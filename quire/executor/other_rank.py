@@ -7,14 +7,26 @@ lost as one that died.
 import logging
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Condition, Lock, Thread
 from typing import Any
 
 from quire.core.errors import CheckpointError, ConfigError, QuireError
-from quire.executor.rank_messages import Arrived, ErrandDone, Failed, LoadTold, Ready, decode_answer, receive
+from quire.core.result import EncoderFigures
+from quire.executor.rank_messages import (
+    Arrived,
+    ErrandDone,
+    Failed,
+    LoadTold,
+    MediaEncoded,
+    Ready,
+    StepRead,
+    decode_answer,
+    receive,
+)
 
 _START_SECONDS = 60.0
 """What a rank that starts may be silent at least: imports and drivers can keep all of its threads waiting."""
@@ -49,6 +61,8 @@ class OtherRank(ABC):
         self._is_closing = False
         self._expected: dict[int, Future[Any]] = {}
         """By number: errands that it has been given, or is about to be."""
+        self._encoded: deque[EncoderFigures] = deque()
+        """What it has said of media, and nobody has taken."""
 
     def listen(self) -> None:
         """Begin to hear it; to be called once, when it has its settings."""
@@ -72,8 +86,14 @@ class OtherRank(ABC):
         """How its process ended, once its connection is closed."""
 
     def send(self, data: bytes) -> None:
-        with suppress(OSError), self._sending:  # it is gone; who waits for it will hear
-            self._connection.sendall(data)
+        try:
+            with self._sending:
+                self._connection.sendall(data)
+        except TimeoutError:  # it has a part of this, and would take what comes next for the rest
+            _log.error("rank %d (%s) takes nothing: it is ended", self.rank, self.place)
+            self.kill()
+        except OSError:  # it is gone; who waits for it will hear
+            pass
 
     def hang_up(self) -> None:
         """Nobody speaks to it any more, and it hears that."""
@@ -105,6 +125,11 @@ class OtherRank(ABC):
                 return awaited
         awaited.set_exception(RankLost(self.told_loss))
         return awaited
+
+    def take_encoded(self) -> Iterator[EncoderFigures]:
+        """What it has said of media since it was last asked."""
+        while self._encoded:
+            yield self._encoded.popleft()
 
     def watch(self, on_lost: "Callable[[OtherRank], None]") -> None:
         """Have it called, in some thread, when the rank is lost; at once if it is."""
@@ -154,8 +179,10 @@ class OtherRank(ABC):
                 if isinstance(answer, Ready):
                     silence = self._timeout
                     self._connection.settimeout(silence)
-                if isinstance(answer, ErrandDone | LoadTold):
+                if isinstance(answer, ErrandDone | LoadTold | StepRead):
                     self._settle(answer)
+                if isinstance(answer, MediaEncoded):
+                    self._encoded.append(answer.figures)
                 if isinstance(answer, Ready | Arrived):
                     with self._news:
                         self._arrived = True
@@ -172,11 +199,13 @@ class OtherRank(ABC):
             pass
         return self._exit()
 
-    def _settle(self, done: ErrandDone | LoadTold) -> None:
+    def _settle(self, done: ErrandDone | LoadTold | StepRead) -> None:
         with self._news:
             awaited = self._expected.pop(done.number)
         if isinstance(done, LoadTold):
             awaited.set_result(done.loads)
+        elif isinstance(done, StepRead):
+            awaited.set_result(done.result)
         elif done.failure is None:
             awaited.set_result(None)
         else:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -27,17 +28,20 @@ from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef
 from quire.core.carried_blocks import CarriedBlocks
 from quire.core.errors import ConfigError
-from quire.core.plan import StepPlan
+from quire.core.plan import LayerCopies, StepPlan
 from quire.core.rank_place import RankPlace
+from quire.core.request import Request
 from quire.core.stats import RankBalance
+from quire.executor.attention_ranks import SpreadStep
 from quire.executor.base import Executor, HostedAdapter, SleepLevel, StepHandle
 from quire.executor.inline import InlineExecutor, inline
-from quire.executor.last_stage import last_stage
+from quire.executor.last_stage import DeferredExecutor, last_stage
 from quire.executor.other_rank import OtherRank, RankLost
 from quire.executor.plan_ring import PlanRing, has_rings
 from quire.executor.rank_adapters import RankAdapters
 from quire.executor.rank_errands import RankErrands
 from quire.executor.rank_experts import balance_experts
+from quire.executor.rank_grammars import SpreadGrammars
 from quire.executor.rank_messages import (
     FRAME_HEAD,
     LOOK_ELSEWHERE,
@@ -48,10 +52,12 @@ from quire.executor.rank_messages import (
     WarmUp,
     frame,
 )
+from quire.executor.stage_media import StagedStep
 from quire.observe.start_clock import StartClock
+from quire.spec.stage import stage_place
 from quire.worker.device import num_cores, num_devices
 from quire.worker.freed_memory import give_back_freed
-from quire.worker.rank_blocks import RankBlocks, ranked_blocks
+from quire.worker.rank_blocks import RankBlocks, blocks_of_ranks
 from quire.worker.start_rank import Rank, start_rank
 
 if TYPE_CHECKING:
@@ -65,6 +71,9 @@ _END_SECONDS = 5.0
 """What a rank that was told to end may take before it is killed."""
 _STACK_SECONDS = 0.5
 """What one that hangs gets to write its stack before it is killed."""
+_UNREAD_BYTES = 64 << 10
+"""What a rank may be sent that does not read: Linux keeps 208 KiB for a socket, of which every message takes a little
+more than its size."""
 _LAST_WORDS_SECONDS = 2.0
 """What one that fails may take to say why, after others have felt it."""
 
@@ -129,7 +138,7 @@ StartedRanks = tuple[Rank, Sequence[OtherRank], PlanRing | None]
 
 
 class ProcessExecutor(Executor):
-    """Gives every step to all ranks; results are the first one's."""
+    """Gives every step to all ranks; results are the first one's, unless each has sequences of its own."""
 
     def __init__(
         self,
@@ -142,10 +151,11 @@ class ProcessExecutor(Executor):
         """`resolved` is what the ranks were started with; `restart` starts such ranks again, for an executor that slept
         so deeply that none is left."""
         self._resolved = resolved
-        self._last_step = 0
         self._restart = restart
         self._lost: str | None = None
         """Which rank is gone, and how."""
+        self._telling = Lock()
+        """Errands are asked for in several threads, and all ranks are to hear the same in the same order."""
         self._begin(first, others, ring)
         self.max_in_flight = self._first.max_in_flight
 
@@ -156,9 +166,16 @@ class ProcessExecutor(Executor):
         self._others = list(others)
         self._carried: CarriedBlocks | None = None
         """Of these ranks: each takes one connection for its blocks."""
-        errands = RankErrands(self._others, self._tell_others)
+        self._last_step = 0
+        """That these ranks were told of. Ranks that are started anew have begun none yet, and whoever writes to their
+        blocks waits for it."""
+        self._errands = errands = RankErrands(self._others, self._tell_others)
         self._adapters = RankAdapters(self._first, errands)
         self._balancer = balance_experts(first, errands, self._resolved, self._first.max_in_flight)
+        self._grammars: SpreadGrammars | None = None
+        """Where ranks draw each for sequences of their own."""
+        if first.peers.experts is not None and first.grammars is not None:
+            self._grammars = SpreadGrammars(first.grammars, errands)
         for other in self._others:
             other.watch(self._note_loss)
 
@@ -168,23 +185,51 @@ class ProcessExecutor(Executor):
         return [other.pid for other in self._others if isinstance(other, RankProcess)]
 
     def execute(self, plan: StepPlan) -> StepHandle:
+        self._check_ranks()
+        if self._balancer is not None and plan.computes:
+            copies = self._balancer.before_step()
+            plan = _with_copies(plan, copies) if copies else plan
+        told = frame(RunStep(plan))
+        self._make_way(len(told))
+        self._tell_others(told)
+        self._last_step = plan.step
+        started = self._first.execute(plan)
+        if plan.others:
+            return SpreadStep(started, plan.step, self._errands)
+        return started if self._rank.peers.pipeline is None else StagedStep(started, self._others)
+
+    def _check_ranks(self) -> None:
+        """Whoever asks for something a lost rank has a part in ends the engine, whose requests go on in another."""
         if self._lost is not None:
             raise RankLost(self._lost)
-        if self._balancer is not None and plan.rows:
-            copies = self._balancer.before_step()
-            plan = structs.replace(plan, expert_copies=copies) if copies else plan
-        self._tell_others(frame(RunStep(plan)))
-        self._last_step = plan.step
-        return self._first.execute(plan)
+
+    def _make_way(self, size: int) -> None:
+        """A rank reads nothing while it waits in a step for this one. Steps that it was told of and that have not begun
+        here run before more is said than a socket holds."""
+        first = self._first
+        if not isinstance(first, DeferredExecutor) or size * self.max_in_flight <= _UNREAD_BYTES:
+            return
+        if not first.run_all():
+            raise RankLost("a step before this one threw, and ranks that are not in step cannot go on")
+
+    def prepare(self, request: Request) -> "Future[None] | None":
+        self._check_ranks()
+        structured = request.params.structured
+        return None if structured is None or self._grammars is None else self._grammars.prepare(structured)
 
     def fetch_adapter(self, ref: AdapterRef) -> "Future[Any]":
+        self._check_ranks()
         return self._adapters.fetch(ref)
 
     def place_adapter(self, hosted: HostedAdapter, slot: int, pages: list[int]) -> "Future[None]":
+        self._check_ranks()
         return self._adapters.place(hosted, slot, pages)
 
     def hosted_adapters(self) -> int:
         return self._first.hosted_adapters()
+
+    def hosted_adapter_keys(self) -> list[str]:
+        return self._first.hosted_adapter_keys()
 
     def warm_up(self) -> bool:
         self._tell_others(frame(WarmUp()))
@@ -217,19 +262,19 @@ class ProcessExecutor(Executor):
         return self._first.expert_cache()
 
     def carried_blocks(self, num_heads: int = 1) -> CarriedBlocks:
-        if self._rank.peers.pipeline is not None:
-            raise ConfigError(
-                "--pipeline-parallel-size is above 1: KV whose layers are on several stages cannot be sent to other "
-                "engines yet; use --tensor-parallel-size, or leave KV transfer out."
-            )
         if self._carried is None:
             self._carried = self._gather_blocks(num_heads)
         return self._carried
 
     def _gather_blocks(self, num_heads: int) -> CarriedBlocks:
         first = self._first.carried_blocks(num_heads)
-        others = [RankBlocks(_blocks_of(other), first.block_bytes, lambda: self._last_step) for other in self._others]
-        return ranked_blocks([first, *others], self._resolved.kv, num_heads)
+        resolved = self._resolved
+        layouts = resolved.kv_of_stages or (resolved.kv,)
+        parts: list[CarriedBlocks] = [first]
+        for other in self._others:
+            stage = stage_place(other.rank, resolved.tensor_parallel_size, len(layouts)).stage
+            parts.append(RankBlocks(_blocks_of(other), layouts[stage], lambda: self._last_step))
+        return blocks_of_ranks(parts, layouts, num_heads)
 
     def device_memory(self) -> tuple[int, int]:
         return self._first.device_memory()
@@ -260,13 +305,14 @@ class ProcessExecutor(Executor):
 
     def _tell_others(self, data: bytes) -> None:
         fits = False
-        if self._ring is not None:
-            message = data[FRAME_HEAD:]
-            fits = self._ring.fits(len(message))
-            self._ring.write(message if fits else LOOK_ELSEWHERE, self._is_whole)
-        for other in self._others:
-            if not (other.reads_ring and fits):
-                other.send(data)
+        with self._telling:
+            if self._ring is not None:
+                message = data[FRAME_HEAD:]
+                fits = self._ring.fits(len(message))
+                self._ring.write(message if fits else LOOK_ELSEWHERE, self._is_whole)
+            for other in self._others:
+                if not (other.reads_ring and fits):
+                    other.send(data)
 
     def _is_whole(self) -> bool:
         return self._lost is None
@@ -382,9 +428,16 @@ def _blocks_of(other: OtherRank) -> socket.socket:
     if other.for_blocks is None:
         raise ConfigError(
             f"rank {other.rank} is on another host ({other.place}), and the KV of such ranks cannot be sent to other "
-            "engines; leave --kv-transfer and roles out, or keep the model on one host."
+            "engines, nor kept on disk; leave --kv-transfer, roles and --kv-disk-path out, or keep the model on one "
+            "host."
         )
     return other.for_blocks
+
+
+def _with_copies(plan: StepPlan, copies: list[LayerCopies]) -> StepPlan:
+    """The same after copies of experts have moved, on all ranks."""
+    others = [structs.replace(each, expert_copies=copies) for each in plan.others]
+    return structs.replace(plan, expert_copies=copies, others=others)
 
 
 def _executor_of(first: Rank) -> InlineExecutor:
@@ -392,11 +445,16 @@ def _executor_of(first: Rank) -> InlineExecutor:
     return inline(first.sampling_worker) if pipeline is None else last_stage(first.sampling_worker, pipeline.stages)
 
 
+def _layout(resolved: Resolved) -> str:
+    if resolved.attention_ranks > 1:
+        return f"--data-parallel-size {resolved.attention_ranks} and --enable-expert-parallel"
+    return f"--tensor-parallel-size {resolved.tensor_parallel_size} and --pipeline-parallel-size {resolved.num_stages}"
+
+
 def _check_devices(resolved: Resolved) -> None:
     devices, ranks = num_devices(), resolved.num_ranks
     if devices is not None and devices < ranks:
         raise ConfigError(
-            f"--tensor-parallel-size {resolved.tensor_parallel_size} and --pipeline-parallel-size "
-            f"{resolved.num_stages} take {ranks} GPUs, but {devices} {'are' if devices > 1 else 'is'} visible here; "
+            f"{_layout(resolved)} take {ranks} GPUs, but {devices} {'are' if devices > 1 else 'is'} visible here; "
             "lower one, or let more be seen (CUDA_VISIBLE_DEVICES)."
         )

@@ -16,9 +16,11 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 from quire.core.plugins import check_versions
+from quire.executor.attention_ranks import OwnSteps
 from quire.executor.plan_ring import PlanReader
 from quire.executor.rank_adapters import AdapterErrands
 from quire.executor.rank_experts import ExpertErrands
+from quire.executor.rank_grammars import GrammarErrands
 from quire.executor.rank_messages import (
     LOOK_ELSEWHERE,
     Answer,
@@ -29,7 +31,9 @@ from quire.executor.rank_messages import (
     FetchAdapter,
     FetchExperts,
     PlaceAdapter,
+    PrepareGrammar,
     RankSettings,
+    ReadStep,
     Ready,
     RunStep,
     SleepRank,
@@ -40,6 +44,7 @@ from quire.executor.rank_messages import (
     frame,
     receive,
 )
+from quire.executor.stage_media import EncodingReports
 from quire.observe.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -92,7 +97,7 @@ def serve(
     try:
         rank = _start(settings, model, voice)
         voice.say(Ready(rank.worker.weight_bytes))
-        _run(rank.worker, commands(connection, ring), _offer_blocks(rank.worker, for_blocks), voice)
+        _run(rank, settings.rank, commands(connection, ring), _offer_blocks(rank.worker, for_blocks), voice)
         rank.leave()
     except Exception as error:  # the border of the process: whatever it is, the first rank is to hear of it
         _log.exception("this rank ends")
@@ -159,13 +164,22 @@ def commands(connection: socket.socket, ring: PlanReader | None) -> Iterator[Com
         yield decode_command(data)
 
 
-def _run(worker: "Worker | StageWorker", given: Iterator[Command], steps: "StepsBegun", voice: _Voice) -> None:
+def _run(rank: "Rank", number: int, given: Iterator[Command], steps: "StepsBegun", voice: _Voice) -> None:
+    worker = rank.worker
     errands = None if worker.adapters is None else AdapterErrands(worker.adapters, voice.say)
     expert_errands = ExpertErrands(worker, voice.say)
+    grammar_errands = None if rank.told_grammars is None else GrammarErrands(rank.told_grammars, voice.say)
+    own_steps = OwnSteps(number, voice.say)
+    reports = EncodingReports(voice.say) if rank.tells_of_media else None
     for command in given:
         if isinstance(command, RunStep):
-            worker.start(command.plan)
+            running = worker.start(own_steps.part(command.plan))
+            own_steps.started(command.plan, running)
+            if reports is not None and running.media is not None:
+                reports.add(running.media)
             steps.begun(command.plan.step)
+        elif isinstance(command, ReadStep):
+            own_steps.read(command)
         elif isinstance(command, WarmUp):
             worker.warm_up()
         elif isinstance(command, SleepRank):
@@ -175,8 +189,13 @@ def _run(worker: "Worker | StageWorker", given: Iterator[Command], steps: "Steps
             errands.run(command)
         elif isinstance(command, FetchExperts | TellLoad):
             expert_errands.run(command)
+        elif isinstance(command, PrepareGrammar):
+            assert grammar_errands is not None, "this rank draws nothing"
+            grammar_errands.run(command)
         else:
             worker.wake_up()
+    if reports is not None:
+        reports.close()
 
 
 def end_with_the_first() -> None:

@@ -74,7 +74,7 @@ def balance_experts(
     experts = RankExperts(worker, worker.copies, errands, in_stages=first.peers.pipeline is not None)
     # by then the first rank has run the step before which copies changed last, however many are in flight
     interval = max(resolved.eplb_step_interval, max_in_flight + 1)
-    places = CopyPlaces(resolved.tensor_parallel_size, resolved.spare_experts, interval)
+    places = CopyPlaces(resolved.expert_ranks, resolved.spare_experts, interval)
     return ExpertBalancer(places, experts.loads, experts.fetch)
 
 

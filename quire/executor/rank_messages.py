@@ -11,6 +11,8 @@ from quire.core.adapter import AdapterRef
 from quire.core.plan import LayerCopies, StepPlan
 from quire.core.plugins import loaded_versions
 from quire.core.rank_place import RankPlace
+from quire.core.result import EncoderFigures, StepResult
+from quire.core.structured import StructuredOutput
 
 _LENGTH = struct.Struct("<I")
 
@@ -29,7 +31,7 @@ class RankSettings(msgspec.Struct, frozen=True):
     seed: int
     place: RankPlace
     file_bytes: int = 0
-    """Of the model's weights, as the first rank's host has them; 0: it is the same host."""
+    """Of the model's weights and of what drafts for it, as the first rank's host has them; 0: it is the same host."""
     plugins: dict[str, str] = msgspec.field(default_factory=loaded_versions)
     """By package: its version, of those whose plugins the first rank has loaded."""
 
@@ -96,6 +98,22 @@ class TellLoad(msgspec.Struct, frozen=True, tag="tell_load"):
     number: int
 
 
+class ReadStep(msgspec.Struct, frozen=True, tag="read_step"):
+    """Say what a step came to, where each rank has sequences of its own."""
+
+    number: int
+    step: int
+
+
+class PrepareGrammar(msgspec.Struct, frozen=True, tag="prepare_grammar"):
+    """Compile a grammar, where each rank draws for sequences of its own."""
+
+    number: int
+    structured: StructuredOutput
+    vocabulary: bytes
+    """What grammars are compiled for, with the first of them; later nothing."""
+
+
 class Arrived(msgspec.Struct, frozen=True, tag="arrived"):
     """The rank knows what to load, and goes to meet the others."""
 
@@ -126,6 +144,19 @@ class LoadTold(msgspec.Struct, frozen=True, tag="load_told"):
     """By layer of the rank and by expert, in 32 bits, which wrap around."""
 
 
+class StepRead(msgspec.Struct, frozen=True, tag="step_read"):
+    """The answer to `ReadStep`."""
+
+    number: int
+    result: StepResult
+
+
+class MediaEncoded(msgspec.Struct, frozen=True, tag="media_encoded"):
+    """What became of media in a step, said unasked by the first stage of a pipeline."""
+
+    figures: EncoderFigures
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The rank is about to end, and why."""
 
@@ -134,8 +165,9 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     message: str
 
 
-Command = RunStep | WarmUp | SleepRank | WakeRank | FetchAdapter | PlaceAdapter | FetchExperts | TellLoad
-Answer = Arrived | Beat | Ready | ErrandDone | LoadTold | Failed
+Errand = FetchAdapter | PlaceAdapter | FetchExperts | TellLoad | ReadStep | PrepareGrammar
+Command = RunStep | WarmUp | SleepRank | WakeRank | Errand
+Answer = Arrived | Beat | Ready | ErrandDone | LoadTold | StepRead | MediaEncoded | Failed
 
 FRAME_HEAD = _LENGTH.size
 LOOK_ELSEWHERE = b""

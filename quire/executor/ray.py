@@ -208,7 +208,8 @@ def start_on_ray(
 ) -> ProcessExecutor:
     """An executor with the model at `path` over actors of Ray, the first rank in this process.
 
-    `resolved` is what was `asked` for a rank's `device`; `file_bytes` are those of the model's weights.
+    `resolved` is what was `asked` for a rank's `device`; `file_bytes` are those of the model's weights
+    and of what drafts for it.
     """
     _join_cluster(asked.parallel.ray_address)
     remote = replace(asked, server=ServerConfig())  # the first host's own business, and it may hold keys

@@ -28,7 +28,8 @@ def start_ranks(
 ) -> ProcessExecutor:
     """An executor with the model at `path` over as many ranks as the settings say.
 
-    `resolved` is what was `asked` for a rank's `device`; `file_bytes` are those of the model's weights.
+    `resolved` is what was `asked` for a rank's `device`; `file_bytes` are those of the model's weights
+    and of what drafts for it.
     """
     on_ray = asked.parallel.distributed_executor_backend == "ray"
     if not on_ray and asked.parallel.nnodes == 1:

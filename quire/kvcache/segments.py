@@ -12,25 +12,24 @@ import os
 import stat
 import struct
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 
 from quire.kvcache.chain import NAME_BYTES
+from quire.kvcache.checksum import DIGEST_BYTES, digest
 from quire.kvcache.disk import StoredBlock
 from quire.kvcache.disk_folders import LOCK
 
-VERSION = 1
+VERSION = 2
 """Of the format; to be raised whenever files of before cannot be read any more."""
 _MAGIC = b"quire-kv"
 _PAGE = 4096
 _SEGMENT_BYTES = 64 << 20
-_DIGEST_BYTES = 16
 _PREAMBLE = struct.Struct(f"<8sI{NAME_BYTES}sQQ")
 """Magic, version, identity, bytes of a block and slots of a file."""
-_ENTRY = struct.Struct(f"<{NAME_BYTES}sI?Q{_DIGEST_BYTES}s")
+_ENTRY = struct.Struct(f"<{NAME_BYTES}sI?Q{DIGEST_BYTES}s")
 """Name, group, whether it is retained, number of the write, digest of the bytes."""
-_ENTRY_BYTES = _ENTRY.size + _DIGEST_BYTES
+_ENTRY_BYTES = _ENTRY.size + DIGEST_BYTES
 SUFFIX = ".kv"
 """Of a segment's file."""
 
@@ -52,7 +51,7 @@ class Segments:
         self._num_slots = num_slots
         self._data_start = _data_start(self._slots_each)
         preamble = _PREAMBLE.pack(_MAGIC, VERSION, identity, block_bytes, self._slots_each)
-        self._preamble = preamble + _digest(preamble)
+        self._preamble = preamble + digest(preamble)
         self._files: dict[int, int] = {}
         self._lock = Lock()
         self._writes = 0
@@ -94,8 +93,8 @@ class Segments:
         entry_at, data_at = self._places(slot)
         _write(descriptor, bytes(_ENTRY_BYTES), entry_at)
         _write(descriptor, data, data_at)
-        entry = _ENTRY.pack(name, group, is_retained, sequence, _digest(name, data))
-        _write(descriptor, entry + _digest(entry), entry_at)
+        entry = _ENTRY.pack(name, group, is_retained, sequence, digest(name, data))
+        _write(descriptor, entry + digest(entry), entry_at)
 
     def read(self, slot: int, name: bytes, into: memoryview) -> None:
         """Raises Damaged, or OSError, unless these are the bytes that were written under this name."""
@@ -105,7 +104,7 @@ class Segments:
         entry = _entry(os.pread(descriptor, _ENTRY_BYTES, entry_at))
         if entry is None or entry[0] != name:
             raise Damaged("the slot holds another block than the one it was asked for")
-        if os.preadv(descriptor, [into], data_at) != len(into) or _digest(name, into) != entry[4]:
+        if os.preadv(descriptor, [into], data_at) != len(into) or digest(name, into) != entry[4]:
             raise Damaged("the block's bytes are not those that were written")
 
     def close(self) -> None:
@@ -195,16 +194,9 @@ def _number(path: Path) -> int | None:
 def _entry(data: bytes) -> tuple[bytes, int, bool, int, bytes] | None:
     """A slot's entry; None where it is empty or was not written to its end."""
     entry = data[: _ENTRY.size]
-    if len(data) < _ENTRY_BYTES or not any(entry) or _digest(entry) != data[_ENTRY.size :]:
+    if len(data) < _ENTRY_BYTES or not any(entry) or digest(entry) != data[_ENTRY.size :]:
         return None
     return _ENTRY.unpack(entry)
-
-
-def _digest(*parts: bytes | memoryview) -> bytes:
-    digest = blake2b(digest_size=_DIGEST_BYTES)
-    for part in parts:
-        digest.update(part)
-    return digest.digest()
 
 
 def _write(descriptor: int, data: bytes | memoryview, offset: int) -> None:

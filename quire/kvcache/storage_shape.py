@@ -2,6 +2,7 @@
 
 from math import prod
 
+from quire.config.dtypes import dtype_bytes
 from quire.config.resolved import KVLayout
 from quire.core.errors import ConfigError
 
@@ -19,6 +20,7 @@ class StorageShape:
         self.block = (layout.block_size, *planes[0])
         self.num_planes = self.planes_of_layer * depth
         self.shape = (self.num_planes, layout.num_blocks + 1, *self.block)
+        self.block_bytes = self.num_planes * prod(self.block) * dtype_bytes(layout.dtype)
         self._places = {
             layer: (place, group) for group, spec in enumerate(layout.groups) for place, layer in enumerate(spec.layers)
         }

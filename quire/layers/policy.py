@@ -7,6 +7,7 @@ import torch
 from quire.layers.quant.base import LinearMethod, Weight
 from quire.layers.quant.dense import DenseMethod
 from quire.parallel.group import Group
+from quire.parallel.token_exchange import TokenExchange
 from quire.spec.matrix import MatrixSpec
 
 _HOST = torch.device("cpu")
@@ -28,6 +29,8 @@ class WeightPolicy:
     pinned: bool = field(default=False)
     group: Group | None = None
     """The ranks that hold the rest of a model that is cut; None: all of it is here."""
+    exchange: TokenExchange | None = None
+    """How tokens come to experts of other ranks, where all else is here; None: it is not so."""
 
     def of_layer(self, layer: int) -> "WeightPolicy":
         """Where and how one layer's weights are held."""
@@ -39,7 +42,7 @@ class WeightPolicy:
 
     def of_tower(self) -> "WeightPolicy":
         """Of a tower beside the language model: whole on every rank, in plain numbers."""
-        return replace(self, method=None, group=None, offloaded=frozenset(), expert_slots=0)
+        return replace(self, method=None, group=None, exchange=None, offloaded=frozenset(), expert_slots=0)
 
     def weight(self, matrix: MatrixSpec) -> Weight:
         """A weight for a matrix, to be filled."""

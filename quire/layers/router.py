@@ -41,9 +41,17 @@ class Router(nn.Module):
 
     def forward(self, x: Tensor, adapters: AdapterRows | None = None) -> tuple[Tensor, Tensor]:
         """The experts of each token and their weights: [tokens, top_k]."""
+        return self.choose(self.logits(x, adapters))
+
+    def logits(self, x: Tensor, adapters: AdapterRows | None = None) -> Tensor:
+        """[tokens, experts]: what experts are chosen by."""
         logits: Tensor = self._weight(x)
         if adapters is not None and self.lora is not None:
             logits = add_lora(logits, x, self.lora, adapters)
+        return logits
+
+    def choose(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Experts and weights by these logits, which are counted."""
         return route_tokens(logits, self.correction, self._spec.routing, self.counts, self.counted)
 
     def base(self, x: Tensor) -> Tensor:

@@ -12,7 +12,17 @@ from quire.core.nearest import did_you_mean
 from quire.lora.settings import CONFIG, AdapterSettings, read_settings
 from quire.models.loading.safetensors_header import read_safetensors_header
 from quire.models.loading.spans import TensorSpan
-from quire.spec.lora import EMBEDDING, EXPERTS, PAGE_RANK, AdaptedMatrix, PageLayout, adapted_matrices, head_name
+from quire.models.loading.tensor_names import moved_name
+from quire.spec.lora import (
+    EMBEDDING,
+    EXPERTS,
+    PAGE_RANK,
+    AdaptedMatrix,
+    PageLayout,
+    adapted_matrices,
+    head_name,
+    joined_experts,
+)
 from quire.spec.model import ModelSpec
 
 WEIGHTS = "adapter_model.safetensors"
@@ -170,11 +180,21 @@ def _grouped(
         if module is None:
             name = match["module"].removeprefix(_PREFIX)
             raise CheckpointError(
-                f"{file}: tensor {tensor.name[:120]!r} belongs to {name[:100]!r}, which is no matrix of "
-                f"{spec.architecture} that adapters can change.{did_you_mean(name, modules)}"
+                f"{file}: tensor {tensor.name[:120]!r} belongs to {name[:100]!r}, which {_why_not(name, modules, spec)}"
             )
         found.setdefault(module, {})[_KINDS[match["kind"]]] = tensor
     return found
+
+
+def _why_not(name: str, modules: Mapping[str, _Module], spec: ModelSpec) -> str:
+    """What a module is that adapters cannot change."""
+    joined = {matrix.name for matrix in joined_experts(spec)}
+    if joined and (name in joined or spec.prefix + name in joined or ".experts." in f"{name}."):
+        return (
+            "is a part of experts that the model stores as one tensor for all of a layer; quire adds to experts with "
+            "tensors of their own. Train the adapter without experts, or merge it into the model."
+        )
+    return f"is no matrix of {spec.architecture} that adapters can change.{did_you_mean(name, modules)}"
 
 
 def _is_copy(tensor: TensorSpan, spec: ModelSpec) -> bool:
@@ -191,7 +211,8 @@ def _known_name(given: str, width: int, modules: Mapping[str, _Module], spec: Mo
     stack = bare
     while stack.endswith(".base_layer"):  # peft nests where it adapts several tensors of one module
         stack = stack.removesuffix(".base_layer")
-    names = (bare, spec.prefix + bare, older, f"{stack}#{width}", f"{spec.prefix}{stack}#{width}")
+    moved = moved_name(spec, bare)  # of a model that sees or hears, what it reads with has names of its own
+    names = (bare, spec.prefix + bare, moved, older, f"{stack}#{width}", f"{spec.prefix}{stack}#{width}")
     return next((name for name in names if name in modules), None)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from torch import Tensor
@@ -33,13 +34,12 @@ class AdapterImage:
 
 
 def fill_pages(
-    described: DescribedAdapter, layout: PageLayout, dtype: torch.dtype, row_norms: RowNorms, *, pinned: bool = False
+    described: DescribedAdapter, layout: PageLayout, dtype: torch.dtype, row_norms: RowNorms
 ) -> AdapterImage:
     """Reads the whole file, and keeps what the layout has a place for: a rank's is a part of the model's. Raises
     CheckpointError for numbers that are none."""
     file = MappedFile(described.file)
-    size = (described.num_pages, layout.elements)
-    pages = torch.zeros(size, dtype=dtype, pin_memory=pinned)
+    pages = torch.zeros((described.num_pages, layout.elements), dtype=dtype)
     numbers = {matrix.name: number for number, matrix in enumerate(layout.matrices)}
     counts = torch.zeros(len(layout.matrices), dtype=torch.int32)
     is_dora = torch.zeros(len(layout.matrices), dtype=torch.int32)
@@ -54,7 +54,7 @@ def fill_pages(
         for placed in all_placed:
             _fill(placed, matrix, down, up, file, described)
             if placed.magnitude is not None:
-                values = _values(file, placed.magnitude, described).flatten()
+                values = _values(file, placed.magnitude, described).float().flatten()
                 magnitudes.append((placed, _reordered(values, matrix.parts[placed.parts[0]].layout)))
         counts[numbers[name]] = -(-max(placed.rank for placed in all_placed) // PAGE_RANK)
         if magnitudes:
@@ -78,7 +78,11 @@ def views(pages: Tensor, matrix: AdaptedMatrix) -> tuple[Tensor, Tensor]:
 def _fill(
     placed: Placed, matrix: AdaptedMatrix, down: Tensor, up: Tensor, file: MappedFile, described: DescribedAdapter
 ) -> None:
-    a, b = _values(file, placed.down, described), _values(file, placed.up, described) * placed.scale
+    a, b = _values(file, placed.down, described), _values(file, placed.up, described)
+    if placed.scale != 1.0:
+        b = b.float() * placed.scale
+    # rounded before they are turned: torch turns matrices well only where it need not round on the way
+    a, b = a.to(down.dtype), b.to(up.dtype)
     if placed.expert is None:  # all experts at once, as peft stacks them
         a = a.view(matrix.experts, placed.rank, matrix.whole_columns)
         b = b.view(b.shape[0], placed.rank, matrix.experts).permute(2, 0, 1)
@@ -92,13 +96,13 @@ def _fill(
             whole, size = matrix.parts[part].whole_rows, matrix.parts[part].rows
             start = sum(each.rows for each in matrix.parts[:part])
             rows = _reordered(b[place, first : first + whole], matrix.parts[part].layout)
-            rows = _taken(rows, matrix.parts[part].share, dim=0)
+            by_rank = _taken(rows, matrix.parts[part].share, dim=0).t().contiguous()
             first += whole
             for page in range(-(-placed.rank // PAGE_RANK)):
                 ranks = slice(page * PAGE_RANK, min((page + 1) * PAGE_RANK, placed.rank))
                 count = ranks.stop - ranks.start
                 down[page, expert, part, :, :count] = a[place, ranks].t()
-                up[page, expert, :count, start : start + size] = rows[:, ranks].t()
+                up[page, expert, :count, start : start + size] = by_rank[ranks]
 
 
 def _factors(
@@ -132,7 +136,7 @@ def _taken(values: Tensor, share: AxisShare | None, dim: int) -> Tensor:
 
 
 def _values(file: MappedFile, span: TensorSpan, described: DescribedAdapter) -> Tensor:
-    values = file.tensor(span).float()
-    if not bool(torch.isfinite(values).all()):
+    values = file.tensor(span)
+    if values.numel() and not all(isfinite(each.item()) for each in torch.aminmax(values)):  # a NaN is both
         raise CheckpointError(f"{described.file}: {span.name!r} holds numbers that are none (NaN or infinite).")
     return values

@@ -1,5 +1,6 @@
 """AdapterRegistry: the LoRA adapters that requests may name, and where they are. Torch-free."""
 
+import os
 import re
 from dataclasses import replace as changed
 from pathlib import Path
@@ -8,9 +9,9 @@ from quire.config.engine import EngineConfig
 from quire.config.lora import LoraConfig
 from quire.core.adapter import AdapterRef, LoRARequest
 from quire.core.errors import CheckpointError, ConfigError, InvalidRequest
-from quire.lora.describe import AdapterLimits, describe_adapter
+from quire.lora.describe import WEIGHTS, AdapterLimits, describe_adapter
 from quire.lora.settings import CONFIG
-from quire.models.loading.hub import download, is_hub_id
+from quire.models.loading.hub import download_files, is_hub_id, split_tag
 from quire.spec.lora import LAYERS, TARGETS
 from quire.spec.model import ModelSpec
 
@@ -28,6 +29,8 @@ class AdapterRegistry:
         self._limits = limits
         self._folder = folder
         self._known: dict[str, AdapterRef] = {}
+        self._downloaded: dict[str, Path] = {}
+        """Folders by hub id, so that the hub is not asked again with every request of a caller's own code."""
 
     def load(self, name: str, path: str, *, replace: bool = False) -> AdapterRef:
         """Check an adapter and know it by `name` from now on; raises InvalidRequest or CheckpointError."""
@@ -49,9 +52,14 @@ class AdapterRegistry:
     def asked(self, request: LoRARequest) -> AdapterRef:
         """The adapter that a caller's own code names, which is checked when it is first named."""
         known = self.find(request.lora_name)
-        if known is not None and (not request.lora_path or known.path == str(locate_adapter(request.lora_path))):
+        if known is not None and request.lora_path in ("", known.path):
             return known
-        return self.load(request.lora_name, request.lora_path, replace=True)
+        folder = self._downloaded.get(request.lora_path) or locate_adapter(request.lora_path)
+        if not os.path.isdir(_resolved(request.lora_path)):
+            self._downloaded[request.lora_path] = folder
+        if known is not None and known.path == str(folder):
+            return known
+        return self.load(request.lora_name, str(folder), replace=True)
 
     def remember(self, ref: AdapterRef) -> None:
         """An adapter that another process has checked."""
@@ -67,7 +75,7 @@ class AdapterRegistry:
         if known is not None or self._folder is None or not _IN_FOLDER.fullmatch(name):
             return known
         folder = self._folder / name
-        if not (folder / CONFIG).is_file() or not self.is_inside(folder):
+        if not (folder / CONFIG).is_file() or not self._is_inside(folder.resolve()):
             return None
         try:
             return self.load(name, str(folder))
@@ -82,13 +90,22 @@ class AdapterRegistry:
         """All that can be named, those of the folder included."""
         return sorted({*self._known, *self._in_folder()})
 
-    def is_inside(self, folder: Path) -> bool:
-        """Whether a path lies in the folder of adapters, links followed."""
-        return self._folder is not None and folder.resolve().is_relative_to(self._folder.resolve())
+    def allowed(self, path: str) -> str:
+        """Where a client's path leads, links followed; raises InvalidRequest unless that is in the folder of adapters,
+        where there is one."""
+        if self._folder is None:
+            return path
+        # absolute, so that a name that leads nowhere cannot be a hub id: loras/sql is spelled like one
+        place = _resolved(path)
+        if not self._is_inside(place):
+            raise InvalidRequest(
+                f"{path[:200]!r} is not in {str(self._folder)!r} (--lora-dir), where adapters come from here",
+                field="lora_path",
+            )
+        return str(place)
 
-    @property
-    def folder(self) -> Path | None:
-        return self._folder
+    def _is_inside(self, place: Path) -> bool:
+        return self._folder is not None and place.is_relative_to(self._folder.resolve())
 
     def _in_folder(self) -> list[str]:
         if self._folder is None:
@@ -109,14 +126,22 @@ class NoSuchAdapter(CheckpointError):
 
 def locate_adapter(path: str) -> Path:
     """A folder as it is, anything else from the hub."""
-    folder = Path(path).expanduser()
-    if folder.is_dir():
-        return folder.resolve()
-    if folder.exists():
+    folder = _resolved(path)
+    if os.path.isdir(folder):
+        return folder
+    if os.path.exists(folder):
         raise CheckpointError(f"{path!r} is a file; give the folder that holds {CONFIG}.")
-    if is_hub_id(path):
-        return download(path, None)
-    raise NoSuchAdapter(f"{path!r} is no folder here and no hub id.")
+    if is_hub_id(path) and split_tag(path)[1] is None:
+        return download_files(path, None, (CONFIG, WEIGHTS)).resolve()
+    raise NoSuchAdapter(f"{path[:200]!r} is no folder here and no hub id.")
+
+
+def _resolved(path: str) -> Path:
+    """Absolute, links followed."""
+    try:
+        return Path(path).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, the home of nobody, a null byte
+        raise NoSuchAdapter(f"{path[:200]!r} leads nowhere: {error}.") from None
 
 
 def open_registry(config: LoraConfig, spec: ModelSpec) -> AdapterRegistry:

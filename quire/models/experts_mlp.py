@@ -19,14 +19,32 @@ class ExpertsMlp(nn.Module):
         self._router = Router(spec, policy)
         self._experts = Experts(spec, policy)
         self._shared = None if spec.shared is None else Mlp(spec.shared, policy)
+        self._exchange = policy.exchange
         self._shared_gate = None if spec.shared_gate is None else Linear(spec.shared_gate, policy)
 
     def forward(self, x: Tensor, adapters: AdapterRows | None = None) -> Tensor:
+        if self._exchange is not None:
+            output: Tensor = self.exchanged(x, adapters)
+            return output if self._shared is None else output + self._weighed_shared(self._shared, x, adapters)
         ids, weights = self._router(x, adapters)
         self._experts.fetch(ids)
         shared = None if self._shared is None else self._weighed_shared(self._shared, x, adapters)
-        output: Tensor = self._experts(x, ids, weights, adapters)
+        output = self._experts(x, ids, weights, adapters)
         return output if shared is None else output + shared
+
+    def exchanged(self, x: Tensor, adapters: AdapterRows | None = None) -> Tensor:
+        """What experts of all ranks add to this rank's tokens, while its own compute those of all ranks; a rank without
+        tokens takes part as well."""
+        assert self._exchange is not None, "experts are spread, and nothing else"
+        everyones = self._exchange.gather(x)
+        if self._router.lora is None:
+            logits = self._router.logits(everyones)  # less than one more exchange
+        else:  # only a token's own rank knows its adapter
+            own = self._router.logits(x, adapters) if len(x) else x.new_empty((0, self._router.num_experts))
+            logits = self._exchange.gather(own)
+        ids, weights = self._router.choose(logits)
+        partial: Tensor = self._experts(everyones, ids, weights)
+        return self._exchange.give_back(partial)
 
     def _weighed_shared(self, mlp: Mlp, x: Tensor, adapters: AdapterRows | None) -> Tensor:
         shared: Tensor = mlp(x, adapters)

@@ -17,6 +17,20 @@ _AT_ONCE = 1 << 16
 """Frames."""
 _LOWEST_RATE, _HIGHEST_RATE = 1_000, 768_000
 _MOST_CHANNELS = 64
+FORMATS = ("WAV", "FLAC", "Ogg", "MP3", "MP4 or M4A", "WebM", "AAC", "AIFF", "AU", "CAF", "AMR", "WMA", "MPEG")
+_BRANDS = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
+_MAGIC = {
+    b"\x1aE\xdf\xa3": "matroska",
+    b"OggS": "ogg",
+    b"fLaC": "flac",
+    b"ID3": "mp3",
+    b".snd": "au",
+    b"caff": "caf",
+    b"#!AMR": "amr",
+    b"\x30\x26\xb2\x75\x8e\x66\xcf\x11": "asf",
+    b"\x00\x00\x01\xba": "mpeg",
+}
+"""What files begin with, and what PyAV calls them."""
 _UNKNOWN_SIZE = (0, 0xFFFFFFFF)
 """What programs write that do not know yet how much will come."""
 _INTEGERS, _FLOATS, _EXTENSIBLE = 1, 3, 0xFFFE
@@ -47,6 +61,22 @@ def open_sound(data: bytes) -> Sound:
         if found is not None:
             return found
     return _by_av(data)
+
+
+def _av_format(data: bytes) -> str:
+    """By its first bytes. A library that guesses may take a list of names for a sound, and open these files."""
+    if data[4:8] in _BRANDS:
+        return "mov"
+    if data[:4] == b"FORM" and data[8:12] in (b"AIFF", b"AIFC"):
+        return "aiff"
+    found = next((form for magic, form in _MAGIC.items() if data.startswith(magic)), None)
+    if found is None and len(data) > 1 and data[0] == 0xFF and data[1] & 0xF6 == 0xF0:
+        found = "aac"  # in frames of ADTS
+    if found is None and _is_mp3(data):
+        found = "mp3"
+    if found is None:
+        raise NotSound(f"is no sound that quire reads; send one of {', '.join(FORMATS)}")
+    return found
 
 
 def _is_mp3(data: bytes) -> bool:
@@ -145,8 +175,9 @@ def _by_av(data: bytes) -> Sound:
         raise NotSound(
             "is no WAV file, and the server has no library for others (`pip install quire[media]` brings them)"
         ) from None
+    form = _av_format(data)
     try:
-        container = av.open(io.BytesIO(data), metadata_errors="ignore")
+        container = av.open(io.BytesIO(data), format=form, metadata_errors="ignore")
         if not container.streams.audio:
             raise NotSound("holds no sound")
         stream = container.streams.audio[0]

@@ -78,11 +78,10 @@ class _Unaligned:
     """Segments of a window whose words are not known yet."""
 
     segments: list[Segment]
-    """Those with text, behind all others of the transcript."""
-    all: list[Segment]
     first_frame: int
     num_frames: int
     ends_open: bool
+    temperature: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ class Transcription:
         return Attempt(self._seek, self._frames_left(), tokens, params)
 
     def take(self, written: Written) -> list[Segment]:
-        """What the last attempt gave; returns the segments that are now certain."""
+        """What the last attempt gave; returns the segments that are now certain: none where `to_align` has a window."""
         self.num_attempts += 1
         self.num_output_tokens += len(written.tokens)
         forced = self._forced()
@@ -183,7 +182,7 @@ class Transcription:
         window, vocabulary = self._unaligned, self._vocabulary
         if window is None:
             return None
-        text = [token for segment in window.all for token in segment.tokens if token < vocabulary.end]
+        text = [token for segment in window.segments for token in segment.tokens if token < vocabulary.end]
         tokens = [*self._before_text(), *text, vocabulary.end]
         params = PoolingParams("align", heads=vocabulary.alignment_heads, positions=window.num_frames // 2)
         return WindowToAlign(window.first_frame, window.num_frames, tokens, params)
@@ -195,15 +194,11 @@ class Transcription:
         assert window is not None, "there is a window to align"
         self._unaligned = None
         language, end = self.language or "", self._vocabulary.end
-        timed = self._word_times.add(window.all, rows, len(self._before_text()), language, end)
-        kept = {id(segment) for segment in window.segments}
-        own = [after for before, after in zip(window.all, timed, strict=True) if id(before) in kept]
-        numbered = [replace(segment, id=place) for place, segment in enumerate(own, len(self.segments) - len(own))]
-        self.segments[len(self.segments) - len(own) :] = numbered
+        timed = self._word_times.add(window.segments, rows, len(self._before_text()), language, end)
         last = max((word.end for segment in timed for word in segment.words), default=0.0)
         if not window.ends_open and last > window.first_frame / FRAMES_A_SECOND:
             self._seek = round(last * FRAMES_A_SECOND)
-        return numbered
+        return self._keep(timed, window.temperature)
 
     def _before_text(self) -> list[int]:
         """What stands before the text of a window that is aligned."""
@@ -250,16 +245,22 @@ class Transcription:
             stretches.append((offset, offset + duration, tokens))
         self._seek += advance
         made = [self._segment(seek, *stretch, temperature, outcome) for stretch in stretches]
-        kept = [segment for segment in made if segment.start != segment.end and segment.text.strip()]
-        numbered = [replace(segment, id=len(self.segments) + place) for place, segment in enumerate(kept)]
-        self.segments += numbered
-        if self._options.words and numbered:
-            self._unaligned = _Unaligned(kept, made, seek, num_frames, ends_open)
+        if self._options.words and any(token < self._vocabulary.end for token in tokens):
+            self._unaligned = _Unaligned(made, seek, num_frames, ends_open, temperature)
+            return []
+        return self._keep(made, temperature)
+
+    def _keep(self, found: list[Segment], temperature: float) -> list[Segment]:
+        """Those of a window's segments that last and say something; the next window is read as what follows them. Words
+        move where a segment begins and ends, so they come before."""
+        lasting = [segment for segment in found if segment.start != segment.end and segment.text.strip()]
+        kept = [replace(segment, id=place) for place, segment in enumerate(lasting, len(self.segments))]
+        self.segments += kept
         if not self._options.condition_on_previous_text or temperature > _FORGET_ABOVE:
             self._context = []
         else:
             self._context += [token for segment in kept for token in segment.tokens]
-        return numbered
+        return kept
 
     def _segment(
         self,

@@ -95,7 +95,8 @@ class WordTimes:
         else:
             end = last.end
         self.last_end = end
-        return replace(segment, start=start, end=end, words=tuple(words))
+        told = tuple(replace(word, start=round(word.start, 2), end=round(word.end, 2)) for word in words)
+        return replace(segment, start=round(start, 2), end=round(end, 2), words=told)
 
     def _after_a_pause(self, words: list[Word], usual: float) -> list[Word]:
         """The first words behind a pause do not last as long as it does."""

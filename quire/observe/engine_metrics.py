@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from quire.core.stats import EngineStats, LayerBalance
 from quire.observe import catalog
+from quire.observe.engine_rates import EngineRates
 from quire.observe.figures import Labels, Samples, bounded
 from quire.observe.histogram import Histogram
 
@@ -110,7 +111,8 @@ class _Engine:
 class EngineMetrics:
     """What engines say about themselves, one row a replica."""
 
-    def __init__(self, replicas: int) -> None:
+    def __init__(self, replicas: int, rates: EngineRates) -> None:
+        self._rates = rates
         self._engines = {replica: _Engine() for replica in range(replicas)}
 
     def step(self, replica: int, stats: EngineStats) -> None:
@@ -123,6 +125,8 @@ class EngineMetrics:
             engine.batch_size.observe(catalog.BATCH_SIZE.buckets, stats.step_sequences)
             engine.step_seconds.observe(catalog.STEP_SECONDS.buckets, stats.step_seconds)
             engine.busy += stats.step_seconds
+        if engine.up:  # whoever begins to listen to an engine that has long run takes what it has counted for granted
+            self._rates.heard(engine.stats, stats)
         engine.stats = stats
         engine.experts = stats.expert_balance or engine.experts
         engine.draft_method = stats.draft_method or engine.draft_method

@@ -21,7 +21,9 @@ _SERVER_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
 _PLAIN_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "request_id", "color_message"}
 """What every record has, and `color_message`, which uvicorn adds for terminals."""
 _CONTINUED = "\n    "
-_QUIET_PATHS = frozenset({"/health", "/ready", "/metrics", "/stats", "/stats/blocks", "/stats/experts"})
+_QUIET_PATHS = frozenset(
+    {"/health", "/ready", "/metrics", "/stats", "/stats/blocks", "/stats/experts", "/stats/adapters"}
+)
 """Asked for every few seconds by machines; they would drown the rest."""
 
 

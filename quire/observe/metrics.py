@@ -11,6 +11,7 @@ from typing import Any
 from quire.core.stats import EngineStats, FinishedRequest
 from quire.observe import catalog
 from quire.observe.engine_metrics import EngineMetrics
+from quire.observe.engine_rates import EngineRates
 from quire.observe.figures import FrontFigures, Samples
 from quire.observe.front_metrics import FrontMetrics
 from quire.observe.rates import Rates
@@ -28,7 +29,8 @@ class Metrics:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._model = model_name
-        self._engines = EngineMetrics(replicas)
+        self._engine_rates = EngineRates(clock)
+        self._engines = EngineMetrics(replicas, self._engine_rates)
         self._requests = RequestMetrics(replicas)
         self._front = FrontMetrics(routes)
         self._rates = Rates(clock)
@@ -102,19 +104,26 @@ class Metrics:
         return self._engines.samples() | self._fronts
 
     def render(
-        self, accept: str = "", figures: FrontFigures | None = None, engines: Samples | None = None
+        self,
+        accept: str = "",
+        figures: FrontFigures | None = None,
+        engines: Samples | None = None,
+        *,
+        vllm_names: bool = False,
     ) -> tuple[bytes, str]:
         """Everything as text with its content type: OpenMetrics if the Accept header asks for it.
 
         `figures` of all fronts and `engines` as their parent knows them take the place of what this one knows.
+        `vllm_names`: what vLLM measures too is told under its names as well.
         """
         from quire.observe.exposition import (
             written_out,
         )  # its library takes time to import
 
         samples = (engines or self.engine_figures()) | (figures or self.figures()).samples
-        return written_out(samples, self._model, accept)
+        return written_out(samples, self._model, accept, vllm_names=vllm_names)
 
     def snapshot(self, figures: FrontFigures | None = None) -> dict[str, Any]:
-        """Rates of the last seconds, for /stats: its own, or those of `figures`."""
-        return self._rates.snapshot(None if figures is None else figures.rates)
+        """Rates of the last seconds, for /stats: its own, or those of `figures`; and what engines told."""
+        rates = self._rates.snapshot(None if figures is None else figures.rates)
+        return {**rates, "engines": self._engine_rates.snapshot()}

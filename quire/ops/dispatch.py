@@ -47,7 +47,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "adjust_logits": ("cuda", "cpu"),
     "apply_speech_rules": ("cpu",),
     "count_tokens": ("cuda",),
-    "token_logprobs": ("cuda",),
+    "token_logprobs": ("cuda", "cpu"),
     "linear": ("cuda",),
     "batch_invariant_linear": ("cuda",),
     "batch_invariant_attention": ("cuda",),

@@ -1,5 +1,6 @@
 """Group: the ranks that compute one model together, and what passes between them. A model on its own has none."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import pad
 
+from quire.parallel.parting import let_go
 from quire.spec.share import even_share
 
 FIRST = 0
@@ -36,6 +38,8 @@ class Group:
         self._is_abandoned = False
         self._sum = dist.AllreduceOptions()
         self._sum.reduceOp = dist.ReduceOp(dist.ReduceOp.SUM)
+        self._sum_part = dist.ReduceScatterOptions()
+        self._sum_part.reduceOp = self._sum.reduceOp
         self._from_first = dist.BroadcastOptions()
         self._from_first.rootRank = FIRST
         self._to_first = dist.GatherOptions()
@@ -70,6 +74,27 @@ class Group:
         self._wait(self._backend.gather([pieces], [x], self._to_first))
         return torch.cat([piece[:, : len(share)] for piece, share in zip(pieces, shares, strict=True)], dim=1)
 
+    def gather_rows(self, x: Tensor, counts: Sequence[int]) -> Tensor:
+        """[sum of counts, width]: all ranks' rows one below the other, as many of each rank as `counts` says."""
+        most = max(counts)  # pieces of a gather are of one size
+        x = x.contiguous() if len(x) == most else pad(x, (0, 0, 0, most - len(x)))
+        gathered = x.new_empty((self.size * most, x.shape[1]))
+        self._wait(self._backend._allgather_base(gathered, x))
+        if min(counts) == most:
+            return gathered
+        return torch.cat([piece[:count] for piece, count in zip(torch.split(gathered, most), counts, strict=True)])
+
+    def sum_rows(self, x: Tensor, counts: Sequence[int]) -> Tensor:
+        """This rank's rows of the sum over all ranks, which have them as `gather_rows` gives them."""
+        most = max(counts)
+        if min(counts) != most:
+            x = torch.cat([pad(piece, (0, 0, 0, most - len(piece))) for piece in torch.split(x, list(counts))])
+        if not self._on_gpu:  # gloo's reduce-scatter neither ends with its patience nor tells of a rank that is gone
+            return self.all_reduce(x)[self.rank * most :][: counts[self.rank]]
+        summed = x.new_empty((most, x.shape[1]))
+        self._wait(self._backend._reduce_scatter_base(summed, x.contiguous(), self._sum_part))
+        return summed[: counts[self.rank]]
+
     def _wait(self, work: Any) -> None:
         if self._on_gpu:
             work.wait()  # which the device does
@@ -97,7 +122,6 @@ class Group:
 
     def close(self) -> None:
         """Let go of the others, in whatever state they are. Nothing can be called after it."""
-        backend, self._backend = self._backend, None
-        if backend is not None:
-            backend.abort()
-            backend.shutdown()
+        if self._backend is not None:
+            last, self._backend = [self._backend], None
+            let_go(last, on_gpu=self._on_gpu)

@@ -15,6 +15,7 @@ from quire.core.errors import ConfigError
 from quire.parallel.group import Group
 from quire.parallel.peers import Peers
 from quire.parallel.pipeline import Link, Pipeline
+from quire.parallel.token_exchange import TokenExchange
 from quire.spec.stage import stage_place
 
 _LOOPBACK = "lo"
@@ -62,8 +63,14 @@ def meet_peers(
     device: torch.device,
     address: str = "",
     patience: float = PATIENCE,
+    attention_ranks: int = 1,
 ) -> Peers:
-    """The same for `tensor_ranks` ranks in each of several pipeline stages."""
+    """The same for `tensor_ranks` ranks in each of several pipeline stages, or for `attention_ranks` that share nothing
+    but experts.
+    """
+    if attention_ranks > 1:
+        assert tensor_ranks == stages == 1, "each rank attends alone"
+        return Peers(None, None, TokenExchange(meet(rank, attention_ranks, meeting, device, address, patience)))
     if stages == 1:
         return Peers(meet(rank, tensor_ranks, meeting, device, address, patience), None)
     store, place, on_gpu = _store(meeting, tensor_ranks * stages), stage_place(rank, tensor_ranks, stages), _gpu(device)

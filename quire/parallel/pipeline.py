@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quire.parallel.parting import let_go
+
 
 class Link:
     """Tensors from some ranks to others, point to point and in order. Each direction has a link of its own, so that
@@ -40,11 +42,10 @@ class Link:
 
     def close(self) -> None:
         """As a Group's."""
-        backend, self._backend = self._backend, None
         self._sent.clear()
-        if backend is not None:
-            backend.abort()
-            backend.shutdown()
+        if self._backend is not None:
+            last, self._backend = [self._backend], None
+            let_go(last, on_gpu=self._on_gpu)
 
 
 class Pipeline:
@@ -88,15 +89,28 @@ class Pipeline:
         self._behind.send(x, 1)
 
     def return_tokens(self, tokens: Tensor) -> None:
-        """Sampled tokens, int64, to every rank of the first stage; of the last stage's ranks one does so."""
+        """Sampled tokens, int64, and what else a step tells of its rows, to every rank of the first stage; of the last
+        stage's ranks one does so."""
         if self._returns is not None:
             for reader in range(1, self._readers + 1):
                 self._returns.send(tokens, reader)
 
-    def take_tokens(self, count: int, device: torch.device) -> Tensor:
-        """What a step has sampled: the oldest that was not taken."""
+    def take_tokens(self, count: int, device: torch.device, width: int | None = None) -> Tensor:
+        """What a step has sampled: the oldest that was not taken; [count], or [count, width] where rows tell more."""
         assert self._returns is not None, "tokens return to the first stage"
-        return self._returns.receive(torch.empty(count, dtype=torch.int64, device=device), 0)
+        shape = (count,) if width is None else (count, width)
+        return self._returns.receive(torch.empty(shape, dtype=torch.int64, device=device), 0)
+
+    def pass_lengths(self, lengths: Tensor) -> None:
+        """How far the rows of a step have come, int64, to the next stage; the last one knows by itself."""
+        assert self._behind is not None, "the last stage samples"
+        if self.stage + 2 < self.stages:
+            self._behind.send(lengths, 1)
+
+    def receive_lengths(self, count: int, device: torch.device) -> Tensor:
+        """The same of the stage before."""
+        assert self._before is not None, "tokens enter the first stage"
+        return self._before.receive(torch.empty(count, dtype=torch.int64, device=device), 0)
 
     def abandon(self) -> None:
         for link in self._links():

@@ -9,6 +9,7 @@ from torch import Tensor
 from quire.core.logprobs import PositionLogprobs
 from quire.ops.functional import token_logprobs
 from quire.ops.upload import towards_host
+from quire.sampling.packed_logprobs import Asked, positions_of
 
 LOGITS_AT_ONCE = 1 << 23
 """Elements on a CPU, whose sort keys take 8 bytes each."""
@@ -53,29 +54,9 @@ class LogprobsTensors:
         rows = (ids[:, 0].tolist(), values[:, 0].tolist(), self.ranks.tolist(), tops)
         return list(map(PositionLogprobs, *rows))
 
-    def at(self, places: Sequence[tuple[int, int, Sequence[int]]]) -> list[PositionLogprobs]:
-        """Plain data of some positions, each with how many of the most likely tokens it asked for, and the tokens that
-        it named."""
-        at = [place for place, _, _ in places]
-        width = 1 + max((count for _, count, _ in places), default=0)  # no more is made into Python's numbers
-        rows = zip(
-            self.ids.numpy()[at, :width].tolist(),
-            self.logprobs.numpy()[at, :width].tolist(),
-            self.ranks.numpy()[at].tolist(),
-            [()] * len(at) if self.named is None else self.named.numpy()[at].tolist(),
-            places,
-            strict=True,
-        )
-        return [
-            PositionLogprobs(
-                ids[0],
-                values[0],
-                rank,
-                tuple(zip(ids[1 : 1 + count], values[1 : 1 + count], strict=True)),
-                tuple(zip(names, of_names, strict=False)) if names else (),
-            )
-            for ids, values, rank, of_names, (_, count, names) in rows
-        ]
+    def at(self, places: Sequence[Asked]) -> list[PositionLogprobs]:
+        """Plain data of some positions."""
+        return positions_of(self.packed.numpy(), places, None if self.named is None else self.named.numpy())
 
 
 def logprobs_of(

@@ -53,6 +53,10 @@ class RowAdjustments:
         """Whether some row has penalties."""
         return len(self.tensors.counts) > 0
 
+    def counts(self, row: int) -> Tensor | None:
+        """Those that the row's penalties go by, as `Adjustments` has them, if it has any."""
+        return self.tensors.counts.get(row)
+
     def admit(self, row: int, newcomer: Newcomer) -> None:
         """Remember what a sequence asks for. The row is free."""
         params, asked = newcomer.params, self.tensors

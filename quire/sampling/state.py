@@ -56,12 +56,14 @@ class SamplingState:
         grammar_cache: GrammarCache | None = None,
         *,
         draws: bool = True,
+        is_alone: bool = True,
         speech: SpeechVocabulary | None = None,
         processors: Mapping[str, type[LogitsProcessor]] | None = None,
     ) -> None:
         """`grammar_cache` has the grammars of sequences with structured output; without it there must be none.
 
         `draws`: tokens are drawn here; otherwise another rank does it, and only what is asked of a step matters.
+        `is_alone`: no other rank has the same rows.
         `speech` is what the rules of transcripts go by, in models that write them; `processors` are logits processors
         that sequences may ask for.
         """
@@ -84,7 +86,7 @@ class SamplingState:
         self.adjustments = RowAdjustments(max_rows, vocab_size, device)
         asked = self.adjustments.tensors
         masks = (asked.masks, asked.is_masked, vocab_size, grammar_cache)
-        self.grammars = GrammarMasks(*masks) if draws else UnboundGrammars(*masks)
+        self.grammars = GrammarMasks(*masks, is_alone=is_alone) if draws else UnboundGrammars(*masks)
 
     @property
     def mode(self) -> SamplingMode:
@@ -152,7 +154,8 @@ class SamplingState:
 
     def expire(self, fewest: Callable[[Iterable[int]], Mapping[int, int]]) -> None:
         """Forget what is satisfied in sequences that have at least so many tokens: `fewest` tells it of some rows."""
-        if self.adjustments.expire(fewest):
+        adjusted, thought = self.adjustments.expire(fewest), self.grammars.expire(fewest)
+        if adjusted or thought:
             self._mode = None
 
     def append(self, rows: Tensor, tokens: Tensor) -> None:

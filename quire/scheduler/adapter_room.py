@@ -31,6 +31,16 @@ class Load:
     pages: list[int]
 
 
+@dataclass(frozen=True, slots=True)
+class AdapterUse:
+    """An adapter that is on the device or waits for room, and how many requests use it or wait for it."""
+
+    key: str
+    is_resident: bool
+    running: int
+    waiting: int
+
+
 @dataclass(slots=True)
 class _Waiting:
     num_pages: int
@@ -71,6 +81,15 @@ class AdapterRoom:
     def num_waiting(self) -> int:
         """Adapters that wait for room."""
         return len(self._waiting)
+
+    def uses(self) -> list[AdapterUse]:
+        """Those on the device, the last used first; then those that wait for room, in the order of their turns."""
+        waiting = {key: len(each.requests) for key, each in self._waiting.items()}
+        residents = reversed(self._residents.items())
+        return [
+            *(AdapterUse(key, True, len(each.users), waiting.pop(key, 0)) for key, each in residents),
+            *(AdapterUse(key, False, 0, requests) for key, requests in waiting.items()),
+        ]
 
     def find(self, key: str) -> Resident | None:
         return self._residents.get(key)

@@ -29,6 +29,8 @@ _TRIAL = 3
 _FEWEST_BETWEEN = 16
 """Steps from one trial to the next, at least."""
 _MOST_BETWEEN = 4096
+_BETWEEN_IF_SOME_PAY = 512
+"""The same where fewer drafts than the most pay: what more of them would bring is seen in trials alone."""
 _MOST_LOST = 12
 """Plain steps whose time drafts may cost in one go: whatever was measured, it was wrong then."""
 _SHARE_OF_TRIALS = 0.005
@@ -75,9 +77,9 @@ class _Accepted:
             self._rows[place] = _MEMORY * self._rows[place] + decodes
             self._right[place] = _MEMORY * self._right[place] + right[place]
 
-    def forget(self, decodes: int) -> None:
-        """What was right long ago counts no more than what two steps will say."""
-        for place, rows in enumerate(self._rows):
+    def forget(self, decodes: int, length: int) -> None:
+        """What was right long ago, behind so many drafts, counts no more than what two steps will say."""
+        for place, rows in enumerate(self._rows[length:], length):
             share = min(1.0, 2 * decodes / rows)
             self._rows[place] *= share
             self._right[place] *= share
@@ -97,18 +99,18 @@ class _Size:
     timings: dict[int, _Timing] = field(default_factory=lambda: defaultdict(_Timing))
     """By number of drafts."""
     left_of_trial: int = 0
-    last_with_drafts: int = -_MOST_BETWEEN
-    """Which of the steps was."""
+    last_with_most: int = -_MOST_BETWEEN
+    """Which of the steps had as many drafts as there may be."""
     lost: float = 0.0
     """Seconds that steps with drafts have taken longer than their tokens would have without, since the last trial
     began."""
 
-    @property
-    def is_due(self) -> bool:
-        """Whether drafts may be tried again."""
+    def is_due(self, best: int) -> bool:
+        """Whether the most drafts may be tried again, where fewer pay best."""
         allowed = _SHARE_OF_TRIALS * self.timings[0].seconds
-        between = min(max(self.lost / allowed, _FEWEST_BETWEEN), _MOST_BETWEEN)
-        return self.steps - self.last_with_drafts > between
+        fewest = _BETWEEN_IF_SOME_PAY if best else _FEWEST_BETWEEN
+        between = min(max(self.lost / allowed, fewest), _MOST_BETWEEN)
+        return self.steps - self.last_with_most > between
 
     def observe(self, length: int, seconds: float) -> None:
         """How long a step took that had so many drafts to verify."""
@@ -124,21 +126,25 @@ class _Size:
             steps = 1 if timing.is_known else _TRIAL  # those before it were not measured
             self.lost += steps * (min(seconds, 2 * usual) - tokens * plain.seconds)
 
-    def begin_trial(self, decodes: int) -> None:
+    def begin_trial(self, decodes: int, best: int) -> None:
         """The step that is planned is its first."""
         self.left_of_trial = _TRIAL - 1
         self.lost = 0.0
-        self.accepted.forget(decodes)
+        self.accepted.forget(decodes, best)
 
 
 class DraftLength:
     """Of one engine, for drafts of one kind."""
 
-    def __init__(self, most: int, method: str = "") -> None:
-        """`most` drafts of a sequence can be verified in one step; `method` is how they are made."""
+    def __init__(
+        self, most: int, method: str = "", *, any_length: bool = False, most_decodes: int | None = None
+    ) -> None:
+        """`most` drafts of a sequence can be verified in one step, or `any_length` up to that; `method` is how they are
+        made. Steps of more than `most_decodes` sequences have none, whatever pays."""
         self.most = most
         self.method = method
-        self._lengths = draft_lengths(most)
+        self._most_decodes = most_decodes
+        self._lengths = draft_lengths(most, any_length=any_length)
         self._sizes: dict[int, _Size] = defaultdict(lambda: _Size(_Accepted(most)))
         """By size of the batch, as a power of two."""
         self._had_drafts = False
@@ -146,13 +152,13 @@ class DraftLength:
 
     def choose(self, decodes: int) -> int:
         """Drafts that each of so many sequences may verify in the next step."""
-        if not decodes:
+        if not decodes or (self._most_decodes is not None and decodes > self._most_decodes):
             return 0
         size = self._sizes[decodes.bit_length()]
         size.steps += 1
         length = self._choose(size, decodes)
-        if length:
-            size.last_with_drafts = size.steps
+        if length == self.most:
+            size.last_with_most = size.steps
         return length
 
     def observe(
@@ -184,8 +190,8 @@ class DraftLength:
             size.left_of_trial -= 1
             return self.most
         best = self._best(size)
-        if best != self.most and size.is_due:
-            size.begin_trial(decodes)
+        if best != self.most and size.is_due(best):
+            size.begin_trial(decodes, best)
             return self.most
         return 0 if size.steps - size.timings[0].last > _REFRESH else best
 
@@ -199,9 +205,11 @@ class DraftLength:
         return best if rates[best] > _WORTH / plain else 0
 
     def _seconds(self, size: _Size, length: int) -> float:
-        """Of a step; of one that was never taken, in proportion to others."""
-        timing = size.timings[length]
-        if timing.is_known:
-            return timing.seconds
-        plain = size.timings[0].seconds
-        return plain + (size.timings[self.most].seconds - plain) * length / self.most
+        """Of a step; of one that was never taken, the least that others let hope for, so that it is taken if it may be
+        the best."""
+        timings = size.timings
+        if timings[length].is_known:
+            return timings[length].seconds
+        plain = timings[0].seconds
+        others = {other for other in self._lengths if 0 < other < length and timings[other].is_known} | {self.most}
+        return plain + min((timings[other].seconds - plain) * length / other for other in others)

@@ -3,7 +3,9 @@
 Holds no rule about who should go where; the scheduler decides, the roster moves, and the KV manager follows.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from quire.config.resolved import PreemptionCosts, PreemptionMode
 from quire.core.request import Emitted, Request
@@ -28,8 +30,15 @@ class Roster:
     """All live sequences of an engine."""
 
     def __init__(
-        self, num_rows: int, kv: KVManager, policy: Policy, preemption: PreemptionMode, costs: PreemptionCosts
+        self,
+        num_rows: int,
+        kv: KVManager,
+        policy: Policy,
+        preemption: PreemptionMode,
+        costs: PreemptionCosts,
+        numbers: Iterator[int] | None = None,
     ) -> None:
+        """`numbers` are those that sequences get; unless given, from 0 on."""
         self.stats = RosterStats()
         self.queue = policy
         self.running: list[Sequence] = []
@@ -46,7 +55,7 @@ class Roster:
         self._free_rows = list(range(num_rows - 1, -1, -1))
         self._released: list[int] = []
         self._finished: list[Sequence] = []
-        self._next_id = 0
+        self._numbers = count() if numbers is None else numbers
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -219,9 +228,7 @@ class Roster:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _create(self, request: Request, index: int, max_total: int, emitted: tuple[int, ...]) -> Sequence:
-        seq = Sequence(self._next_id, request, index, max_total, emitted)
-        self._next_id += 1
-        return seq
+        return Sequence(next(self._numbers), request, index, max_total, emitted)
 
     def _queue_first(self, sequences: list[Sequence]) -> None:
         """Let the first of these compute the prompt, for the others to fork from."""

@@ -11,7 +11,8 @@ tokens those steps will sample (placeholders); `update` fills them in.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Seq
 
 from quire.config.resolved import PreemptionCosts, PreemptionMode, StepLimits
 from quire.core.draft_counts import DraftCounts
@@ -63,7 +64,9 @@ class Scheduler:
         queue_timeout: float | None = None,
         draft_length: DraftLength | None = None,
         adapters: AdapterRoom | None = None,
+        numbers: Iterator[int] | None = None,
     ) -> None:
+        """`numbers` are those of its sequences, where another scheduler numbers its own by them too."""
         self.limits = limits
         self.adapters = adapters
         """Which LoRA adapters are on the device; None: there are none."""
@@ -73,7 +76,7 @@ class Scheduler:
         self.num_deferred = 0
         """Admissions put off by a step because another sequence was just computing the same prefix."""
         costs = costs or PreemptionCosts(seconds_per_token=1.0, seconds_per_block=1.0)
-        self._roster = Roster(limits.max_num_seqs, kv, policy, preemption, costs)
+        self._roster = Roster(limits.max_num_seqs, kv, policy, preemption, costs, numbers)
         self._granting = Granting(limits, kv)
         self._turns = Turns(limits.num_stages) if limits.num_stages > 1 else None
         self._queue = policy
@@ -140,6 +143,10 @@ class Scheduler:
     def take_finished(self) -> list[Sequence]:
         """Sequences that ended since the last call, each exactly once."""
         return self._roster.take_finished()
+
+    @property
+    def kv_of_ranks(self) -> Seq[KVManager]:
+        return (self.kv,)
 
     @property
     def stats(self) -> RosterStats:
@@ -298,7 +305,8 @@ class Scheduler:
         running, limit = self._roster.running, self.limits.recompute_beyond
         if self.drafts_are_off:
             return 0
-        most = draft_length.choose(max(1, len(running)))
+        each_turn = -(-len(running) // self.limits.num_stages)  # what times of steps are remembered by
+        most = draft_length.choose(max(1, each_turn))
         # what outgrows the first angles must be computed with the second from the very token on
         reach = 0 if limit is None else limit - 2 * (most + 1)
         if limit is not None and any(seq.num_tokens > reach and seq.kv_variant != LONG_VARIANT for seq in running):

@@ -16,6 +16,8 @@ from quire.core.version import QUIRE_VERSION
 from quire.observe.logs import RequestLog
 from quire.server import anthropic, llama_cpp, status
 from quire.server.batches.desk import BatchDesk
+from quire.server.cohere import embed as cohere_embed
+from quire.server.cohere import rerank
 from quire.server.console.routes import console_routes
 from quire.server.errors import exception_handlers
 from quire.server.gate.gate import Caps, guarded
@@ -36,7 +38,6 @@ from quire.server.openai import (
     files,
     models,
     pooling,
-    rerank,
     score,
     tokenize,
 )
@@ -54,6 +55,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *responses.OPERATIONS,
     *anthropic.OPERATIONS,
     *embeddings.OPERATIONS,
+    *cohere_embed.OPERATIONS,
     *score.OPERATIONS,
     *rerank.OPERATIONS,
     *classify.OPERATIONS,

@@ -27,6 +27,8 @@ class EngineLoad(msgspec.Struct, frozen=True, array_like=True):
     num_blocks: int = 0
     used_blocks: int = 0
     cached_blocks: int = 0
+    adapters: int = 0
+    waiting_adapters: int = 0
 
 
 def load_of(engines: Iterable[EngineStats]) -> EngineLoad:
@@ -50,6 +52,16 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     kv_used: float | None
     """Share of the KV blocks; None before an engine has told how many there are."""
     kv_cached: float | None
+    drafts_per_second: float
+    draft_tokens_per_second: float
+    accepted_tokens_per_second: float
+    accepted_share: float | None
+    """Of drafted tokens; None where none were verified."""
+    mean_accepted_length: float | None
+    adapters_on_device: int
+    adapters_waiting: int
+    adapter_hits_per_second: float
+    adapter_loads_per_second: float
 
 
 COLUMNS = Sample.__struct_fields__[1:]
@@ -58,6 +70,7 @@ COLUMNS = Sample.__struct_fields__[1:]
 def sample_of(moment: float, rates: dict[str, Any], load: EngineLoad) -> Sample:
     """`rates` as Metrics.snapshot gives them."""
     ttft, itl, blocks = rates["ttft_seconds"], rates["itl_seconds"], load.num_blocks
+    engines = rates["engines"]
     return Sample(
         moment,
         rates["generation_tokens_per_second"],
@@ -70,6 +83,15 @@ def sample_of(moment: float, rates: dict[str, Any], load: EngineLoad) -> Sample:
         load.waiting,
         load.used_blocks / blocks if blocks else None,
         load.cached_blocks / blocks if blocks else None,
+        engines["drafts_per_second"],
+        engines["draft_tokens_per_second"],
+        engines["accepted_tokens_per_second"],
+        engines["accepted_share"],
+        engines["mean_accepted_length"],
+        load.adapters,
+        load.waiting_adapters,
+        engines["adapter_hits_per_second"],
+        engines["adapter_loads_per_second"],
     )
 
 

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -60,8 +59,7 @@ async def read_infill(body: object, serving: "Serving", caller: Caller) -> Call:
         for tokens in others:
             context += tokens if markers.file is None else [markers.file, *tokens]
     prompt = markers.prompt(before, after, begun, context)
-    params = msgspec.structs.replace(asked.asked.params, stop_token_ids=markers.ends)
-    return _call(INFILL, asked.asked, model, params, prompt, None, serving)
+    return _call(INFILL, asked.asked, model, markers.ending(asked.asked.params), prompt, None, serving)
 
 
 def _call(

@@ -28,6 +28,7 @@ from quire.protocol.media_parts import MediaSource, split_media
 from quire.protocol.openai.tools import check_tools
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
+from quire.server.adapter_map import AdapterMap
 from quire.server.audio_desk import AudioDesk
 from quire.server.block_map import BlockMap
 from quire.server.call import Call, check_logprobs
@@ -88,6 +89,7 @@ class Serving:
         self.blocks = BlockMap(llm)
         self.background = BackgroundRuns(alone=hub is None)
         self.experts = ExpertMap(llm)
+        self.adapter_map = AdapterMap(llm)
         self.recorded = History(self._sample)
         """What this front alone has seen; of several, the hub's counts."""
         self.created = int(time.time())
@@ -131,9 +133,19 @@ class Serving:
         """Whether texts are lower-cased before they are embedded."""
         return self.llm.texts.settings.lower_case
 
+    @cached_property
+    def draft_method(self) -> str | None:
+        """How tokens are drafted, where they are."""
+        speculation = self.config.scheduler.speculation()
+        return None if speculation is None else speculation.method
+
     def prompt(self, name: str | None) -> str:
         """What the model was trained to have before texts, by its name; None is the default."""
         return self.llm.texts.settings.prompt(name)
+
+    def has_prompt(self, *names: str) -> bool:
+        """Whether the model has one of these."""
+        return self.llm.texts.settings.has_prompt(*names)
 
     def prompt_for(self, *names: str) -> str:
         """The first of these prompts that the model has; else the default."""

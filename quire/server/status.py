@@ -14,10 +14,11 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from quire.core.errors import InvalidRequest, RequestFailed, Unavailable
 from quire.core.version import QUIRE_VERSION
 from quire.protocol.journal import JOURNAL_HEADER, JOURNAL_VERSION
-from quire.protocol.schemas.status import BLOCKS, CHECKS, EXPERTS, HEALTH, HISTORY, STATS, VERSION
+from quire.protocol.schemas.status import ADAPTERS, BLOCKS, CHECKS, EXPERTS, HEALTH, HISTORY, STATS, VERSION
 from quire.server.caller import Caller
 from quire.server.history import columns_of
 from quire.server.operation import Operation
+from quire.server.optional_stats import adapter_stats, speculation_stats
 from quire.server.overview import Overview
 from quire.serving.client import EngineClient
 from quire.serving.supervisor import Slot
@@ -57,7 +58,12 @@ async def tell_version(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     overview = await serving.overview()
-    text, kind = serving.metrics.render(request.headers.get("accept", ""), overview.figures, overview.engines)
+    text, kind = serving.metrics.render(
+        request.headers.get("accept", ""),
+        overview.figures,
+        overview.engines,
+        vllm_names=serving.config.observe.vllm_metrics,
+    )
     return Response(text, headers={"content-type": kind})
 
 
@@ -78,6 +84,13 @@ async def experts(request: Request) -> Response:
     """How the tokens of the last seconds were spread over experts, for the console's map."""
     serving: Serving = request.app.state.serving
     return JSONResponse({"replicas": await serving.experts.replicas()})
+
+
+async def adapters(request: Request) -> Response:
+    """Where LoRA adapters are and how many requests want them; a key is told of those it may use."""
+    serving: Serving = request.app.state.serving
+    caller: Caller = request.state.caller
+    return JSONResponse({"replicas": await serving.adapter_map.replicas(None if caller.is_admin else caller.models)})
 
 
 async def history(request: Request) -> Response:
@@ -129,6 +142,8 @@ def snapshot(serving: "Serving", overview: Overview) -> dict[str, Any]:
     engines = [slot.client.stats for slot in fleet.supervisor.slots]
     used, total = sum(each.used_blocks for each in engines), sum(each.num_blocks for each in engines)
     asked = sum(each.total_prefix_tokens for each in engines)
+    counted = overview.engines or serving.metrics.engine_figures()
+    drafted_by = serving.draft_method
     return {
         "model": serving.names[0],
         "version": QUIRE_VERSION,
@@ -162,6 +177,8 @@ def snapshot(serving: "Serving", overview: Overview) -> dict[str, Any]:
             "used_disk_blocks": sum(each.used_disk_blocks for each in engines),
             "prefix_hit_rate": sum(each.total_prefix_hits for each in engines) / asked if asked else None,
         },
+        "speculation": None if drafted_by is None else speculation_stats(drafted_by, rates["engines"], counted),
+        "lora": None if serving.llm.adapters is None else adapter_stats(engines, rates["engines"], counted),
         "engines": [_engine(slot, overview.restarts) for slot in fleet.supervisor.slots],
         "requests": msgspec.to_builtins(overview.requests),
         "totals": figures.totals(),
@@ -207,6 +224,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/stats/history", "The last minutes of /stats, a sample a second.", history, answer=HISTORY),
     Operation("GET", "/stats/blocks", "The state of every KV block.", blocks, answer=BLOCKS),
     Operation("GET", "/stats/experts", "How tokens are spread over experts.", experts, answer=EXPERTS),
+    Operation("GET", "/stats/adapters", "Where LoRA adapters are, by engine.", adapters, answer=ADAPTERS),
     Operation("GET", "/debug/check", "Whether every KV block is accounted for.", check, answer=CHECKS),
     Operation("POST", "/debug/profile", "Record steps of an engine.", profile, query=_RECORDED),
 )

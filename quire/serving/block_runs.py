@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Iterable
-from itertools import groupby
+from itertools import chain, groupby
 
 from quire.kvcache.manager import KVManager
 from quire.serving.messages import Blocks
@@ -11,20 +11,26 @@ FREE, CACHED, SHARED, USED, OWNED = range(5)
 """USED has no owner now, such as the source of a copy. From OWNED on, a value is a place among the requests."""
 
 
-def block_runs(kv: KVManager) -> Blocks:
-    """Every block, from block 1 on."""
+def block_runs(*of_ranks: KVManager) -> Blocks:
+    """Every block, from block 1 on; of several attention ranks, those of one after those of the other."""
+    requests: dict[tuple[str, str], int] = {}
+    runs = runs_of(chain.from_iterable(_values(kv, requests) for kv in of_ranks))
+    return Blocks(runs, list(requests))
+
+
+def _values(kv: KVManager, requests: dict[tuple[str, str], int]) -> Iterable[int]:
+    """Of each block of one rank; `requests` gets those that are not there, with their places."""
     pool = kv.device.pool
     values = array("I", bytes(4 * (pool.num_blocks + 1)))
     for block in pool.cached_blocks():
         values[block] = CACHED
     for block in kv.moves.held_device:
         values[block] = USED
-    requests: dict[tuple[str, str], int] = {}
     for seq, table in kv.sequences_and_tables():
         owner = OWNED + requests.setdefault((seq.request.id, seq.request.tenant), len(requests))
         for block in table.held():
             values[block] = owner if pool.refs[block] == 1 else SHARED
-    return Blocks(runs_of(values[1:]), list(requests))
+    return values[1:]
 
 
 def runs_of(values: Iterable[int]) -> list[int]:

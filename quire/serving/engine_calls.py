@@ -1,4 +1,4 @@
-"""EngineCalls: questions to an engine that have one answer: its blocks, a check of its books, a profile, sleep."""
+"""EngineCalls: questions to an engine that have one answer: its blocks, adapters and books, a profile, sleep."""
 
 import asyncio
 from collections import deque
@@ -6,6 +6,8 @@ from collections import deque
 from quire.core.errors import RequestFailed
 from quire.serving.client import EngineClient
 from quire.serving.messages import (
+    Adapters,
+    AskAdapters,
     AskBlocks,
     AskCheck,
     AskExperts,
@@ -43,6 +45,12 @@ class EngineCalls:
         """How the tokens of an engine are spread over experts."""
         answer = await self._ask(client, AskExperts(), Experts)
         assert isinstance(answer, Experts)
+        return answer
+
+    async def adapters(self, client: EngineClient) -> Adapters:
+        """Where an engine has LoRA adapters."""
+        answer = await self._ask(client, AskAdapters(), Adapters)
+        assert isinstance(answer, Adapters)
         return answer
 
     async def check(self, client: EngineClient) -> Checked:

@@ -20,6 +20,8 @@ from quire.serving.client import EngineClient, OnMessage
 from quire.serving.engine_link import EngineAddress, accept
 from quire.serving.link import Link, LinkRefused
 from quire.serving.messages import (
+    Adapters,
+    AskAdapters,
     AskBlocks,
     AskCheck,
     AskExperts,
@@ -55,6 +57,7 @@ _MOST_UNSENT = 64 << 20
 _ANSWERS: dict[type, type] = {
     AskBlocks: Blocks,
     AskExperts: Experts,
+    AskAdapters: Adapters,
     AskCheck: Checked,
     Profile: Profiled,
     Sleep: Slept,

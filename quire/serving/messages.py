@@ -3,6 +3,8 @@
 Times are ages in seconds, never clocks: the two may run on different hosts.
 """
 
+from typing import Literal
+
 import msgspec
 
 from quire.config.engine import EngineConfig
@@ -73,6 +75,10 @@ class AskExperts(_Message, frozen=True):
     """Tell how often tokens chose each expert."""
 
 
+class AskAdapters(_Message, frozen=True):
+    """Tell where LoRA adapters are, and how many requests use them."""
+
+
 class AskCheck(_Message, frozen=True):
     """Prove that the KV bookkeeping is consistent."""
 
@@ -113,6 +119,7 @@ ToEngine = (
     | Pull
     | AskBlocks
     | AskExperts
+    | AskAdapters
     | AskCheck
     | Profile
     | EndProfile
@@ -226,6 +233,27 @@ class Experts(_Message, frozen=True):
     """By layer and expert: its tokens in those of an average expert; zeros where none came."""
 
 
+Place = Literal["device", "host", "disk"]
+"""Where a LoRA adapter is at best: those on the device are in host memory too, unless others took their room."""
+
+
+class AdapterSeen(msgspec.Struct, frozen=True, array_like=True):
+    """A LoRA adapter as an engine has it."""
+
+    name: str
+    place: Place
+    running: int = 0
+    """Requests that use it, or wait for nothing but its copy to the device."""
+    waiting: int = 0
+    """Requests that wait because the device has no room for it."""
+
+
+class Adapters(_Message, frozen=True):
+    """LoRA adapters on the device, those that wait for room there, and those in host memory; none are told twice."""
+
+    adapters: list[AdapterSeen] = []
+
+
 class Checked(_Message, frozen=True):
     """The outcome of a check of the books; None: they balance."""
 
@@ -249,7 +277,7 @@ class Slept(_Message, frozen=True):
     """Why it does not sleep, where it was asked to."""
 
 
-FromEngine = Started | Waiting | StartFailed | Lost | Report | Blocks | Experts | Checked | Profiled | Slept
+FromEngine = Started | Waiting | StartFailed | Lost | Report | Blocks | Experts | Adapters | Checked | Profiled | Slept
 
 
 class ChildSettings(msgspec.Struct, frozen=True):

@@ -2,15 +2,18 @@
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from quire.core.adapter import AdapterRef
 from quire.core.expert_load import RecentLoad
 from quire.core.stats import EngineStats
 from quire.engine.kv_exchange import KVExchange
 from quire.engine.loop import EngineLoop
 from quire.kvcache.invariants import check
+from quire.kvcache.manager import KVManager
 from quire.observe.memory import resident_bytes
-from quire.serving.messages import Checked, Experts
+from quire.serving.messages import Adapters, AdapterSeen, Checked, Experts, Place
 
 _EVERY = 0.5
 """Seconds between signs of life of an engine that has no news."""
@@ -38,12 +41,13 @@ class Probe:
     def stats(self) -> EngineStats:
         self._told = time.monotonic()
         scheduler, figures = self._loop.scheduler, self._loop.figures
-        kv, roster = scheduler.kv, scheduler.stats
+        kv, roster = scheduler.kv_of_ranks, scheduler.stats
+        pools, hosts = [each.device.pool for each in kv], [each.host for each in kv]
         balance = self._loop.executor.rank_balance()
         has_new_load = False
         if self._told - self._measured >= _MEASURE_EVERY:
             self._measured = self._told
-            self._waste, self._device = kv.usage().waste, self._loop.executor.device_memory()
+            self._waste, self._device = _waste(kv), self._loop.executor.device_memory()
             has_new_load = self._experts.look(self._loop.executor.expert_load())
         return EngineStats(
             step=figures.step,
@@ -53,15 +57,15 @@ class Probe:
             step_seconds=figures.seconds,
             step_tokens=figures.tokens,
             step_sequences=figures.sequences,
-            num_blocks=kv.device.pool.num_blocks,
-            used_blocks=kv.device.pool.num_used,
-            cached_blocks=kv.device.pool.num_cached,
-            block_size=kv.block_size,
+            num_blocks=sum(pool.num_blocks for pool in pools),
+            used_blocks=sum(pool.num_used for pool in pools),
+            cached_blocks=sum(pool.num_cached for pool in pools),
+            block_size=kv[0].block_size,
             kv_waste=self._waste,
-            host_blocks=kv.host.pool.num_blocks,
-            used_host_blocks=kv.host.pool.num_used,
-            total_prefix_tokens=kv.stats.tokens_asked,
-            total_prefix_hits=kv.stats.tokens_saved,
+            host_blocks=sum(host.pool.num_blocks for host in hosts),
+            used_host_blocks=sum(host.pool.num_used for host in hosts),
+            total_prefix_tokens=sum(each.stats.tokens_asked for each in kv),
+            total_prefix_hits=sum(each.stats.tokens_saved for each in kv),
             total_media_encoded=self._loop.encoding.encoded,
             total_media_found=self._loop.encoding.found,
             total_encoder_seconds=self._loop.encoding.seconds,
@@ -73,8 +77,8 @@ class Probe:
             total_drafts=scheduler.drafts.drafts,
             total_draft_tokens=scheduler.drafts.tokens,
             total_accepted_tokens=scheduler.drafts.accepted,
-            total_evictions=kv.stats.evictions,
-            total_host_evictions=kv.host.num_evicted,
+            total_evictions=sum(each.stats.evictions for each in kv),
+            total_host_evictions=sum(host.num_evicted for host in hosts),
             sleep_level=self._loop.sleep_level,
             total_wakes=self._loop.num_wakes,
             wake_seconds=self._loop.wake_seconds,
@@ -95,6 +99,21 @@ class Probe:
         """As of the last time that figures were measured."""
         recent = self._experts.recent
         return Experts() if recent is None else Experts(list(recent.layers), recent.shares())
+
+    def adapters(self) -> Adapters:
+        """Those of the device come first, then those that wait for room; of each the last used."""
+        room = self._loop.scheduler.adapters
+        if room is None:
+            return Adapters()
+        hosted = self._loop.executor.hosted_adapter_keys()
+        is_hosted = set(hosted)
+        seen: dict[str, AdapterSeen] = {}
+        for use in room.uses():
+            place: Place = "device" if use.is_resident else "host" if use.key in is_hosted else "disk"
+            seen[use.key] = AdapterSeen(AdapterRef.name_in(use.key), place, use.running, use.waiting)
+        for key in hosted:
+            seen.setdefault(key, AdapterSeen(AdapterRef.name_in(key), "host"))
+        return Adapters(list(seen.values()))
 
     def _disk(self) -> dict[str, int]:
         disk = self._loop.disk
@@ -157,9 +176,18 @@ class Probe:
 
 def check_books(loop: EngineLoop) -> Checked:
     """Whether every block is accounted for, and how many are in use."""
-    kv = loop.scheduler.kv
+    kv = loop.scheduler.kv_of_ranks
+    used = sum(each.device.pool.num_used for each in kv)
     try:
-        check(kv)
+        for each in kv:
+            check(each)
     except AssertionError as error:
-        return Checked(str(error), kv.device.pool.num_used)
-    return Checked(None, kv.device.pool.num_used)
+        return Checked(str(error), used)
+    return Checked(None, used)
+
+
+def _waste(kv: Sequence[KVManager]) -> float:
+    """Of the slots that sequences have, on all ranks, those that hold no token."""
+    found = [each.usage() for each in kv]
+    allocated = sum(usage.allocated_slots for usage in found)
+    return sum(usage.wasted_slots for usage in found) / allocated if allocated else 0.0

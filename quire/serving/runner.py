@@ -17,12 +17,14 @@ from quire.engine.loop import EngineLoop
 from quire.engine.start import start_loop
 from quire.engine.start_exchange import start_exchange
 from quire.executor.base import SleepLevel
+from quire.kvcache.transfer.nixl_carrier import require_nixl
 from quire.models.loading.locate import locate
 from quire.observe.start_clock import StartClock
 from quire.scheduler.intake import StepUpdate
 from quire.serving.block_runs import block_runs
 from quire.serving.channel import Channel
 from quire.serving.messages import (
+    AskAdapters,
     AskBlocks,
     AskCheck,
     AskExperts,
@@ -116,6 +118,7 @@ class Runner:
             Pull: self._pull,
             AskBlocks: self._ask_blocks,
             AskExperts: self._ask_experts,
+            AskAdapters: self._ask_adapters,
             AskCheck: self._ask_check,
             Profile: self._profile,
             EndProfile: self._end_profile,
@@ -211,10 +214,13 @@ class Runner:
         self._loop.scheduler.weigh_tenants(message.of_tenants)
 
     def _ask_blocks(self, message: AskBlocks) -> None:
-        self._send(block_runs(self._loop.scheduler.kv))
+        self._send(block_runs(*self._loop.scheduler.kv_of_ranks))
 
     def _ask_experts(self, message: AskExperts) -> None:
         self._send(self._probe.experts())
+
+    def _ask_adapters(self, message: AskAdapters) -> None:
+        self._send(self._probe.adapters())
 
     def _ask_check(self, message: AskCheck) -> None:
         self._send(check_books(self._loop))
@@ -260,7 +266,9 @@ class Runner:
             return ""
         if level == 2:
             return "an engine that exchanges KV with others keeps its blocks, so it sleeps at level 1 only"
-        return "KV is on its way to or from another engine" if self._loop.scheduler.kv.transit.held else ""
+        if self._exchange.stays_awake:
+            return "an engine whose memory others read (--kv-carrier nixl) does not sleep"
+        return "KV is on its way to or from another engine" if self._exchange.holds_blocks else ""
 
     def _tell_of_sleep(self) -> None:
         self._send(Report(self._probe.stats()))  # whoever asks about sleep next is to hear of it
@@ -325,6 +333,8 @@ def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | 
     """Load the model and put a runner around it; `clock` has what was done before."""
     asked = settings.config
     clock = clock or StartClock()
+    if asked.server.kv_carrier == "nixl":
+        require_nixl()  # before anything is loaded
     path = locate(asked.model.model, asked.model.revision)
     clock.done("finding the model")
     started = start_loop(
@@ -345,11 +355,12 @@ def start_runner(settings: ChildSettings, channel: Channel, clock: StartClock | 
             channel.wake,
             _kv_tls(settings),
             asked.server.engine_ca_file,
+            asked.server.kv_carrier,
         )
     limits = started.resolved.limits
     told = Started(
         limits.max_model_len,
-        limits.max_num_seqs,
+        limits.max_num_seqs * started.resolved.attention_ranks,
         started.resolved.kv.block_size,
         started.facts.spec.hidden_size,
         generates=not only_pools(started.facts),

@@ -3,8 +3,10 @@
 The weights are read once a step, the KV of every context once, and every token multiplies with every weight. Of experts
 a step reads those that its tokens choose (`ExpertWork`). The ranks of a tensor parallel model add up what
 every mixer and every MLP gives, one after the other with the rest. The stages of a pipeline have equal parts of it, and
-pass the residual stream on. What is not modelled: kernels that miss the device's reached speeds. Where steps of the
-model were measured on the device, these say what weights and overhead take, and only attention is added to them.
+pass the residual stream on. Where each rank attends to sequences of its own, a replica is one of these ranks: all are
+taken to have as many tokens in a step, which they gather before every layer's experts and scatter behind.
+What is not modelled: kernels that miss the device's reached speeds. Where steps of the model were measured on the
+device, these say what weights and overhead take, and only attention is added to them.
 """
 
 from bisect import bisect_left
@@ -71,7 +73,9 @@ class CostModel:
         self._pair_operations = 4 * model.attended / (num_devices * stages)
         self._windows = model.windows
         self._experts, self._whole_experts = model.experts, resolved.expert_parallel
-        self._num_devices, self._link = num_devices, device.link_of(num_devices)
+        self._attention_ranks = resolved.attention_ranks
+        self._expert_ranks = num_devices * resolved.attention_ranks
+        self._link = device.link_of(self._expert_ranks)
         self._sums = 2 * model.num_layers / stages + 1  # the embedding's too
         self._hop_link = device.link_of(num_devices * stages)
         self._sum_bytes = model.hidden_size * dtype_bytes(resolved.dtype)
@@ -106,8 +110,11 @@ class CostModel:
         """Of a rank's weights, those that it does not read; and how many times an even part of operations it has."""
         if self._experts is None:
             return 0.0, 1.0
-        unread = self._experts.unread_share(num_tokens, self._num_devices, whole=self._whole_experts)
-        return unread, self._experts.operations(num_tokens, self._num_devices, whole=self._whole_experts)
+        everyones = num_tokens * self._attention_ranks
+        unread = self._experts.unread_share(everyones, self._expert_ranks, whole=self._whole_experts)
+        if self._attention_ranks > 1:
+            unread *= self._experts.share_if_alone(self._attention_ranks)
+        return unread, self._experts.operations(everyones, self._expert_ranks, whole=self._whole_experts)
 
     def _measured_seconds(self, work: StepWork) -> float:
         """As steps of as many tokens took, and what attention to their context adds."""
@@ -120,8 +127,12 @@ class CostModel:
         return short + slope * (work.num_tokens - few) + max(looked_at, attended)
 
     def collective_seconds(self, num_tokens: int) -> float:
-        """What a step of so many tokens spends on all-reduces."""
-        return self._sums * self._link.all_reduce_seconds(num_tokens * self._sum_bytes, self._num_devices)
+        """What a step of so many tokens spends on all-reduces, or on their two halves around every layer's experts."""
+        size, ranks = num_tokens * self._attention_ranks * self._sum_bytes, self._expert_ranks
+        if self._attention_ranks == 1:
+            return self._sums * self._link.all_reduce_seconds(size, ranks)
+        layers = 0 if self._experts is None else self._experts.num_layers
+        return layers * (self._link.all_reduce_seconds(size, ranks) + self._link.latency)
 
     def hop_seconds(self, num_tokens: int) -> float:
         """What the residual stream of so many tokens takes from one pipeline stage to the next."""

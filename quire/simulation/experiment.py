@@ -67,7 +67,7 @@ def run_experiment(experiment: Experiment, watch: Callable[[int], OnProgress]) -
     model = find_model(asked.model.model, asked.model.revision)
     setups = [_setup(experiment, model, policy) for policy in experiment.policies]
     requests, words = _requests(workload, setups[0].resolved.limits.max_model_len)
-    shares = share_out(requests, _router(experiment, setups[0]), experiment.replicas)
+    shares = share_out(requests, _router(experiment, setups[0]), _simulated(experiment))
     progress = watch(sum(map(len, shares)) * len(setups))
     reports = []
     for setup, parts in zip(setups, simulate(setups, shares, experiment.processes, progress), strict=True):
@@ -98,7 +98,12 @@ def _setup(experiment: Experiment, model: ModelFacts, policy: Policy) -> Replica
 def _router(experiment: Experiment, setup: ReplicaSetup) -> Router:
     cost = CostModel(setup.model, setup.device, setup.resolved, setup.num_devices)
     rate = cost.tokens_per_second(setup.resolved.limits.max_num_seqs, TYPICAL_CONTEXT)
-    return Router(experiment.routing, experiment.replicas, rate)
+    return Router(experiment.routing, _simulated(experiment), rate)
+
+
+def _simulated(experiment: Experiment) -> int:
+    """Schedulers, each with KV of its own: of every replica one, or one for each of its attention ranks."""
+    return experiment.replicas * experiment.asked.parallel.attention_ranks
 
 
 def _requests(workload: WorkloadConfig, max_model_len: int) -> tuple[Iterable[SimulatedRequest], str]:

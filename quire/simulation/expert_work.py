@@ -2,7 +2,8 @@
 
 Tokens choose their experts evenly and each for itself. Where every rank has a part of every expert, all ranks have
 equally much to do, but a part may be narrower than a tile of a kernel, which computes the tile whole. Where ranks have
-whole experts, chance gives one of them more than the others, and these wait for it.
+whole experts, chance gives one of them more than the others, and these wait for it. Where nothing but experts is
+spread, a rank has all other weights beside its experts.
 """
 
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ class ExpertWork:
     num_experts: int
     size: int
     """Columns of one expert."""
+    num_layers: int = 0
+    """That have experts."""
 
     @classmethod
     def of(cls, model: ModelFacts) -> "ExpertWork | None":
@@ -43,6 +46,7 @@ class ExpertWork:
             chosen / model.num_active_parameters,
             first.num_experts,
             first.size,
+            len(with_experts),
         )
 
     def unread_share(self, num_tokens: int, ranks: int, *, whole: bool) -> float:
@@ -52,6 +56,10 @@ class ExpertWork:
             each = self.num_experts / ranks
             idle = max(0.0, idle - sqrt(2 * log(ranks) * idle * (1 - idle) / each))
         return self.share * idle
+
+    def share_if_alone(self, ranks: int) -> float:
+        """What share of a rank's weights experts are where nothing else is spread, in what it is of the model's."""
+        return 1 / (ranks * (1 - self.share) + self.share)
 
     def operations(self, num_tokens: int, ranks: int, *, whole: bool) -> float:
         """How many times as much as an even part of all operations a rank has, with those of everything else."""

@@ -56,6 +56,8 @@ class Layout:
     pipeline_parallel_size: int = 1
     expert_parallel: bool = False
     """Whether ranks have whole experts."""
+    attention_ranks: int = 1
+    """Ranks that attend each to sequences of their own, and share experts alone."""
     num_tokens: int = 0
     """Of KV in one replica."""
     bound: Bound | None = None
@@ -72,13 +74,20 @@ class Layout:
 
     @property
     def devices_per_replica(self) -> int:
-        return self.tensor_parallel_size * self.pipeline_parallel_size
+        return self.tensor_parallel_size * self.pipeline_parallel_size * self.attention_ranks
+
+    @property
+    def schedulers(self) -> int:
+        """Of all replicas: each has one, or one for each attention rank."""
+        return self.attention_ranks * self.replicas
 
     @property
     def num_devices(self) -> int:
         return self.devices_per_replica * self.replicas
 
     def __str__(self) -> str:
+        if self.attention_ranks > 1:
+            return f"DP+EP {self.attention_ranks} x {self.replicas}"
         ranks = f"{'TP+EP' if self.expert_parallel else 'TP'} {self.tensor_parallel_size}"
         stages = f" x PP {self.pipeline_parallel_size}" if self.pipeline_parallel_size > 1 else ""
         return f"{ranks}{stages} x {self.replicas}"
@@ -104,7 +113,7 @@ def find_layouts(
 
 
 def _layouts(model: ModelFacts, device: DeviceFacts, num_devices: int) -> Iterator[Layout]:
-    """With whole experts too, where there are some and ranks to spread them over."""
+    """With whole experts too, where there are some and ranks to spread them over, which may attend each alone."""
     for ranks in _divisors(num_devices):
         link = "" if ranks == 1 else device.link_of(ranks).name
         for stages in _divisors(num_devices // ranks):
@@ -113,6 +122,8 @@ def _layouts(model: ModelFacts, device: DeviceFacts, num_devices: int) -> Iterat
                 yield layout
                 if model.spec.has_experts and ranks > 1:
                     yield replace(layout, expert_parallel=True)
+        if model.spec.has_experts and ranks > 1:
+            yield Layout(1, num_devices // ranks, link, expert_parallel=True, attention_ranks=ranks)
 
 
 def _divisors(number: int) -> list[int]:
@@ -188,6 +199,7 @@ class _Judged:
             tensor_parallel_size=layout.tensor_parallel_size,
             pipeline_parallel_size=layout.pipeline_parallel_size,
             enable_expert_parallel=layout.expert_parallel,
+            data_parallel_size=layout.attention_ranks,
         )
         try:
             resolved = resolve(replace(asked, parallel=parallel), model, device)
@@ -197,13 +209,13 @@ class _Judged:
         size = layout.tensor_parallel_size
         self._setup = ReplicaSetup(resolved, ModelWork.of(model), device, size, goals=goals)
         cost = CostModel(self._setup.model, device, resolved, size)
-        layout = replace(layout, num_tokens=kv_tokens(resolved.kv))
+        layout = replace(layout, num_tokens=kv_tokens(resolved.kv) * layout.attention_ranks)
         prompt, answer = (lengths.mean for lengths in workload.lengths())
         bound = find_bound(cost, self._setup, prompt, answer, goals)
         if bound is None:
             self.layout = replace(layout, problem=_why_late(cost, prompt, answer, goals, resolved.num_stages))
             return
-        self.bound = bound.rate * layout.replicas
+        self.bound = bound.rate * layout.schedulers
         stages = resolved.num_stages
         tokens = -(-bound.batch // stages) + round(prompt * bound.batch / answer / stages)
         collectives = stages * cost.collective_seconds(tokens) / bound.step
@@ -238,7 +250,7 @@ def _simulated(setup: ReplicaSetup, layout: Layout, bound: Bound, workload: Work
     (tenant,) = best.tenants.values()
     return replace(
         layout,
-        goodput=low * layout.replicas,
+        goodput=low * layout.schedulers,
         ttft_p99=tenant.ttft.percentiles().p99,
         tpot=tenant.tpot.percentiles().mean,
     )

@@ -19,7 +19,7 @@ class Setting(msgspec.Struct, frozen=True):
     async_steps: bool
     block_size: int
     num_blocks: int
-    """Of each replica."""
+    """Of each replica, or of each of its attention ranks."""
     num_cpu_blocks: int
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -28,6 +28,8 @@ class Setting(msgspec.Struct, frozen=True):
     target_itl_ms: float | None
     workload: str
     seed: int | None
+    attention_ranks: int = 1
+    """Of each replica: ranks that attend each to sequences of their own."""
 
 
 class RequestCounts(msgspec.Struct, frozen=True):

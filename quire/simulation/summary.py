@@ -28,7 +28,7 @@ def describe_setting(setup: ReplicaSetup, replicas: int, routing: str, workload:
     return Setting(
         model=setup.model.name,
         device=setup.device.name,
-        num_devices=setup.num_devices * setup.resolved.num_stages,
+        num_devices=setup.num_devices * resolved.attention_ranks * resolved.num_stages,
         replicas=replicas,
         policy=resolved.policy,
         routing=routing,
@@ -44,6 +44,7 @@ def describe_setting(setup: ReplicaSetup, replicas: int, routing: str, workload:
         target_itl_ms=resolved.target_itl_ms,
         workload=workload,
         seed=seed,
+        attention_ranks=resolved.attention_ranks,
     )
 
 

@@ -126,6 +126,16 @@ def adapted_matrices(spec: ModelSpec) -> Iterator[AdaptedMatrix]:
         yield AdaptedMatrix(_TIED_HEAD, HEAD, (AdaptedPart((_TIED_HEAD,), words.rows, table.layout),), words.columns)
 
 
+def joined_experts(spec: ModelSpec) -> Iterator[MatrixSpec]:
+    """Matrices of experts that the checkpoint stores as one tensor for all experts of a layer, however peft sees them.
+
+    No adapter can change them: the spec does not know its experts apart, nor always gates and ups.
+    """
+    for layer in spec.layers:
+        if isinstance(layer.mlp, ExpertsSpec):
+            yield from (matrix for matrix in (layer.mlp.up, layer.mlp.down) if not _is_apart(matrix))
+
+
 def head_name(spec: ModelSpec) -> str:
     """What the adapted output head is called."""
     return _TIED_HEAD if spec.head is None else spec.head.name

@@ -2,12 +2,14 @@
 
 Attention is cut by heads, an MLP and every expert inside itself, unless experts stay whole and are spread; words and
 head are cut by vocabulary. What is neither is whole
-on every rank: norms of the stream, routers, positions.
+on every rank: norms of the stream, routers, positions. Where ranks attend each to sequences of their own, experts alone
+are spread and all else is whole.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from quire.spec.draft_head import DraftHeadSpec
 from quire.spec.expert_copies import HeldExperts, first_copies
 from quire.spec.experts import ExpertsSpec
 from quire.spec.latent import LatentAttentionSpec
@@ -31,6 +33,9 @@ class Place:
     """Whether experts are spread over the ranks, each whole on one of them, instead of being cut (expert parallel)."""
     spare_experts: int = 0
     """Places of each rank, in every layer with experts, for copies of experts that are whole on another."""
+    experts_alone: bool = False
+    """Whether experts are all that is spread, since each rank attends to sequences of its own (data parallel
+    attention)."""
 
     def share(self, whole: int) -> range:
         return even_share(whole, self.rank, self.ranks, self.grain)
@@ -40,19 +45,34 @@ def rank_spec(spec: ModelSpec, place: Place) -> ModelSpec:
     """One rank's part; all of it where there is but one. `vocab_size` stays that of all ranks together."""
     if place.ranks == 1:
         return spec
-    vocabulary = [even_share(spec.vocab_size, place.rank, place.ranks)]
+    if place.experts_alone:
+        return replace(spec, layers=tuple(rank_layer(layer, place) for layer in spec.layers))
     return replace(
         spec,
         layers=tuple(rank_layer(layer, place) for layer in spec.layers),
-        embedding=replace(spec.embedding, words=_cut_rows(spec.embedding.words, vocabulary)),
-        head=None if spec.head is None else _cut_rows(spec.head, vocabulary),
+        embedding=replace(spec.embedding, words=_cut_tokens(spec.embedding.words, place)),
+        head=None if spec.head is None else _cut_tokens(spec.head, place),
+        draft_head=None if spec.draft_head is None else _draft_head(spec.draft_head, place),
     )
+
+
+def _cut_tokens(matrix: MatrixSpec, place: Place) -> MatrixSpec:
+    """Of a matrix with a row for each token, those of a rank; a head that drafts may have rows for some tokens."""
+    return _cut_rows(matrix, [even_share(matrix.rows, place.rank, place.ranks)])
+
+
+def _draft_head(spec: DraftHeadSpec, place: Place) -> DraftHeadSpec:
+    """What joins words and features is whole everywhere; Medusa's matrices of logits are cut."""
+    chains = tuple((*blocks, _cut_tokens(last, place)) for *blocks, last in spec.chains)
+    return replace(spec, chains=chains)
 
 
 def rank_layer(layer: LayerSpec, place: Place) -> LayerSpec:
     """One rank's part of a layer."""
     if place.ranks == 1:
         return layer
+    if place.experts_alone:
+        return replace(layer, mlp=_spread_experts(layer.mlp, place)) if isinstance(layer.mlp, ExpertsSpec) else layer
     spec = layer.attention
     attention = _latent(spec, place) if isinstance(spec, LatentAttentionSpec) else _attention(spec, place)
     mlp = _experts(layer.mlp, place) if isinstance(layer.mlp, ExpertsSpec) else _mlp(layer.mlp, place)
@@ -140,7 +160,8 @@ def _spread_experts(spec: ExpertsSpec, place: Place) -> ExpertsSpec:
     """Some experts and their biases; all tokens' sums over ranks are those over all experts."""
     copies = first_copies(spec.num_experts, place.ranks, place.spare_experts)
     held = HeldExperts(place.rank, spec.num_experts, copies)
-    shared = None if spec.shared is None else _mlp(spec.shared, place)
+    is_cut = spec.shared is not None and not place.experts_alone
+    shared = _mlp(spec.shared, place) if is_cut and spec.shared is not None else spec.shared
     return replace(some_experts(spec, held.experts), held=held, shared=shared)
 
 

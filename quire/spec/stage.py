@@ -37,7 +37,7 @@ def stage_place(rank: int, tensor_ranks: int, stages: int) -> StagePlace:
 def stage_spec(spec: ModelSpec, layers: range) -> ModelSpec:
     """The stage with these of the model's layers.
 
-    The first embeds tokens; the last has the norm and the head, and the words where these are the head too.
+    The first embeds tokens and media; the last has the norm and the head, and the words where these are the head too.
     """
     is_first, is_last = layers.start == 0, layers.stop == spec.num_layers
     if is_first and is_last:
@@ -47,4 +47,13 @@ def stage_spec(spec: ModelSpec, layers: range) -> ModelSpec:
         staged = replace(staged, norm=None, head=None, tied=False, head_projection=None)
     if not is_first:
         staged = replace(staged, takes_tokens=False, embedding=EmbeddingSpec(words=spec.embedding.words))
+        staged = replace(staged, vision=None, audio=None)
     return staged
+
+
+def num_uncut_layers(spec: ModelSpec) -> int:
+    """How many of the first layers are of one stage: those that are given vectors of the vision tower, which is there.
+
+    They are three in published models, fewer than a stage has; to send the vectors on would be more work than it saves.
+    """
+    return max(1, 0 if spec.vision is None else len(spec.vision.deep))

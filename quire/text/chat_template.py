@@ -17,8 +17,12 @@ Message = Mapping[str, Any]
 _OURS = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
 # The first is what templates read; the others are names clients have used for the same.
 _REASONING = ("reasoning_content", "thinking", "reasoning")
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+"""Those that every API has; templates for them are left to know what they do."""
 _ASKS_FOR_NONE = re.compile(r"content['\"\])]*\s+is\s+none")
 _CUT_HERE = "CONTINUE_FINAL_MESSAGE_TAG "
+_SHOWN = "SHOWNxTURNx"
+"""Letters alone, which no way of writing changes."""
 
 
 class ChatTemplate:
@@ -85,18 +89,37 @@ class ChatTemplate:
             tools = None
         chat = [_as_read_by(template, _with_reasoning(message)) for message in messages]
         final = _open_final(chat) if continue_final_message else None
-        text = self._rendered(
-            template,
-            {
-                **self._tokens,
-                **extras,
-                "messages": chat,
-                "tools": None if tools is None else list(tools),
-                "documents": None if documents is None else list(documents),
-                "add_generation_prompt": add_generation_prompt,
-            },
-        )
+        shown = {
+            **self._tokens,
+            **extras,
+            "tools": None if tools is None else list(tools),
+            "documents": None if documents is None else list(documents),
+            "add_generation_prompt": add_generation_prompt,
+        }
+        text = self._rendered(template, {**shown, "messages": chat})
+        self._check_roles(template, shown, chat)
         return text if final is None else _cut_behind(text, final)
+
+    def _check_roles(self, template: str, shown: dict[str, Any], chat: Sequence[dict[str, Any]]) -> None:
+        """Raises an InvalidRequest: templates pass over turns of roles that they do not know, and a model that was not
+        told them would answer blindly. A template may write words otherwise, as JSON say: marks stand for them.
+        """
+        own = [place for place, turn in enumerate(chat) if turn.get("role") not in _ROLES]
+        marks = {place: f"{_SHOWN}{place}X" for place in own if isinstance(chat[place].get("content"), str)}
+        if not marks:
+            return
+        asked = [{**turn, "content": marks.get(place, turn.get("content"))} for place, turn in enumerate(chat)]
+        try:
+            text = self._pool.render(template, {**shown, "messages": asked})
+        except TemplateFailed:  # it reads the words themselves
+            return
+        for place, mark in marks.items():
+            if mark not in text:
+                raise InvalidRequest(
+                    f"the model's chat template shows nothing of what {str(chat[place]['role'])[:64]!r} says; "
+                    f"the usual roles are {', '.join(_ROLES)}.",
+                    field="messages",
+                )
 
     def _reads_system(self, template: str) -> bool:
         """Whether the template takes a system's turn, and shows it."""

@@ -25,6 +25,7 @@ class Pieces:
         self._byte_of = _byte_alphabet() if self._steps.byte_level else {}
         self._later: dict[int, Piece | None] = {}
         added = backend.get_added_tokens_decoder()
+        self.added_ids = frozenset(added)
         self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self.lead = self._steps.lead
         self.lead_count = self._steps.lead_count

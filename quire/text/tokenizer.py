@@ -62,6 +62,17 @@ class Tokenizer:
             raise InvalidRequest(f"the text cannot be tokenized: {error}; shorten its long runs of spaces.") from None
         return [encoding.ids for encoding in encodings]
 
+    def spans(self, text: str, tokens: Sequence[int]) -> list[tuple[int, int]] | None:
+        """Where in `text` each of its tokens begins and ends, in characters; an added special token is at (0, 0).
+
+        None where the tokens are not all of the text's: cut, or of another.
+        """
+        for add_special_tokens in (False, True):
+            encoding = self._backend.encode(text, add_special_tokens=add_special_tokens)
+            if encoding.ids == tokens:
+                return [(start, end) for start, end in encoding.offsets]
+        return None
+
     def pair_frame(self) -> PairFrame:
         """How two texts are written as one sequence."""
         encoded = (self._backend.encode(*probe) for probe in PROBES)
@@ -101,6 +112,10 @@ class Tokenizer:
     def is_special(self, token_id: int) -> bool:
         """Whether decoding leaves the token out when special tokens are skipped."""
         return token_id in self.pieces.special_ids
+
+    def is_added(self, token_id: int) -> bool:
+        """Whether the token was added to a vocabulary, special or not: it is cut out of texts before all others."""
+        return token_id in self.pieces.added_ids
 
     @property
     def bos_token_id(self) -> int | None:

@@ -64,6 +64,7 @@ class AdapterStore:
         self._counts = torch.zeros((len(matrices), slots), dtype=torch.int32, device=device)
         self._is_dora = torch.zeros((len(matrices), slots), dtype=torch.int32, device=device)
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._staging: Tensor | None = None
         self._readers = ThreadPoolExecutor(_READERS, "quire-adapters")
         self._copier = ThreadPoolExecutor(1, "quire-adapter-copies")
         self._lock = Lock()
@@ -77,6 +78,12 @@ class AdapterStore:
     def num_hosted(self) -> int:
         """Adapters in host memory."""
         return len(self._hosted)
+
+    def hosted_keys(self) -> list[str]:
+        """Of adapters that have been read and are kept in host memory, the last used first."""
+        with self._lock:
+            known = list(reversed(self._hosted.items()))
+        return [key for key, reading in known if reading.done() and reading.exception() is None]
 
     def attach(self, model: LanguageModel) -> None:
         """Let the model's matrices know what adapters add to them."""
@@ -142,7 +149,7 @@ class AdapterStore:
                     "it into the model, or serve it on one device."
                 )
             with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-                image = fill_pages(described, self._page, self._dtype, self._row_norms, pinned=self._stream is not None)
+                image = fill_pages(described, self._page, self._dtype, self._row_norms)
         except QuireError as error:
             raise CheckpointError(f"the adapter {ref.name!r} cannot be used: {error}") from None
         except OSError as error:
@@ -162,11 +169,21 @@ class AdapterStore:
 
     def _write(self, image: AdapterImage, slot: int, pages: list[int]) -> None:
         for number, page in enumerate(pages):
-            self._pages[page].copy_(image.pages[number], non_blocking=True)
+            self._pages[page].copy_(self._staged(image.pages[number]), non_blocking=True)
         padded = [*pages, *[0] * (self._room.pages_each - len(pages))]
         self._pages_of_slot[slot].copy_(torch.tensor(padded, dtype=torch.int32), non_blocking=True)
         self._counts[:, slot].copy_(image.counts, non_blocking=True)
         self._is_dora[:, slot].copy_(image.is_dora, non_blocking=True)
+
+    def _staged(self, page: Tensor) -> Tensor:
+        """The page where the device's copy engine can read it. One page is locked, not every image: locking memory
+        takes longer than copying it, and hundreds of adapters would lock most of a host's."""
+        if self._stream is None:
+            return page
+        if self._staging is None:
+            self._staging = torch.empty_like(page, pin_memory=True)
+        self._stream.synchronize()  # the page before may still be read
+        return self._staging.copy_(page)
 
     def _row_norms(self, matrix: AdaptedMatrix, a: Tensor, b: Tensor) -> Tensor:
         """Of W + B A, by products with W alone: ‖w‖² + 2 b·(A w) + b·(A Aᵀ b), so that W may be in any format."""

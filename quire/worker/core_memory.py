@@ -3,9 +3,10 @@
 torch can take over the same memory; see `Worker`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -88,6 +89,14 @@ class CoreMemory:
         self.lengths_for_angles[row] = admission.length_for_angles
         for table, blocks in zip(self.tables, admission.tables, strict=True):
             table[row, : len(blocks)] = blocks
+
+    def sequences(self) -> Iterator[Admission]:
+        """Those that have a row, each with all that it has said since it came."""
+        for row, admission in self.admitted.items():
+            computed = int(self.computed[row])
+            # behind its last computed token stands the next, once it draws
+            known = computed + 1 if computed >= len(admission.tokens) else len(admission.tokens)
+            yield msgspec.structs.replace(admission, tokens=self.tokens[row, :known].tolist())
 
     def change(self, deltas: Sequence[TableDelta]) -> None:
         """New blocks of rows."""

@@ -26,6 +26,9 @@ def core_can_run(asked: Request | Admission) -> bool:
 class CoreStepDone:
     """A step that is over when it is returned, as every step of a CPU is."""
 
+    media: None = None
+    """The core alone takes no such prompt."""
+
     def __init__(self, result: StepResult) -> None:
         self._result = result
 
@@ -72,17 +75,18 @@ class CoreSteps:
             return self._verify(self._drafting, plan, step, hidden, begun)
         last = hidden if samples == len(hidden) else hidden.take(step.starts[1 : samples + 1] - 1, axis=0)
         logits = self._model.logits(last, lengths.ends_of_prompts(plan))
-        tokens, invalid = self._sampler.draw(logits, plan.rows[:samples], step.lengths)
+        drawn = self._sampler.draw(logits, plan.rows[:samples], step.lengths, memory.tokens)
         memory.rows.finish_step(
-            step.rows.ctypes.data, step.lengths.ctypes.data, len(step.rows), tokens.ctypes.data, samples
+            step.rows.ctypes.data, step.lengths.ctypes.data, len(step.rows), drawn.tokens.ctypes.data, samples
         )
         if self._drafting is not None:
             num_proposed = self._drafting.propose(step.rows[:samples], plan.num_wanted)
         return StepResult(
             step=plan.step,
-            tokens=tokens.tolist(),
+            tokens=drawn.tokens.tolist(),
             num_proposed=num_proposed,
-            invalid=invalid.nonzero()[0].tolist(),
+            invalid=drawn.invalid.nonzero()[0].tolist(),
+            logprobs={place: [each] for place, each in drawn.logprobs.items()},
             elapsed=time.perf_counter() - begun,
         )
 
@@ -94,8 +98,8 @@ class CoreSteps:
         layout = drafting.layout(plan, step)
         last = hidden if len(layout.indices) == len(hidden) else hidden.take(layout.indices, axis=0)
         logits = self._model.logits(last, memory.lengths.ends_of_prompts(plan))
-        drawn, invalid = self._sampler.draw(logits, layout.rows, layout.positions)
+        drawn = self._sampler.draw(logits, layout.rows, layout.positions, memory.tokens)
         others = step.rows[samples:]
         if len(others):
             memory.rows.finish_step(others.ctypes.data, step.lengths[samples:].ctypes.data, len(others), 0, 0)
-        return drafting.finish(plan, step, layout, drawn, invalid, begun)
+        return drafting.finish(plan, step, layout, drawn, begun)

@@ -1,6 +1,6 @@
 """CoreWorker: a worker on the native core alone, which is ready before torch could be imported. No torch.
 
-It runs what most requests ask for. The first that asks for more (penalties, logprobs, grammars, vectors) makes it
+It runs what most requests ask for. The first that asks for more (a grammar, a vector, logprobs of its prompt) makes it
 import torch and build the whole worker, which goes on with the same memory.
 """
 

@@ -11,12 +11,12 @@ from quire.core.plan import Admission, StepPlan
 from quire.core.result import EncoderFigures
 from quire.layers.batch import Batch, Embeddings
 from quire.layers.image_attention import ImageAttention, ImageSpan
-from quire.models.audio_tower import AudioTower
-from quire.models.vision_tower import VisionTower
 from quire.multimodal.positions import PositionRule, prompt_positions
 from quire.ops.upload import upload
+from quire.spec.audio_tower import AudioTowerSpec
+from quire.spec.vision import VisionSpec
 from quire.worker.device_time import DeviceTime
-from quire.worker.encoder_cache import EncoderCache
+from quire.worker.media_encoder import MediaEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +61,28 @@ class MediaRows:
     """Knows of the rows of one worker whose prompts have images; steps without any cost a look at an empty dict."""
 
     def __init__(
-        self, tower: VisionTower | AudioTower, num_rows: int, num_axes: int, cache: EncoderCache, at_once: int
+        self,
+        spec: VisionSpec | AudioTowerSpec,
+        num_rows: int,
+        num_axes: int,
+        device: torch.device,
+        encoder: MediaEncoder | None,
     ) -> None:
-        """`num_axes` of positions; rows of a model with several have an offset each, 0 without images. `at_once` is
-        how many embeddings are made in one go: what a tower holds between its layers grows with them."""
-        self._tower = tower
-        self._cache = cache
-        self._at_once = at_once
+        """`spec` is that of the tower. `num_axes` of positions; rows of a model with several have an offset each, 0
+        without images. `encoder` has the tower itself; None: a later stage of a pipeline, which embeds nothing."""
         self._rows: dict[int, _Media] = {}
-        self._device = tower.device
-        self._images = tower.spec if isinstance(tower, VisionTower) else None
+        self._device = device
+        self._encoder = encoder
+        self._images = spec if isinstance(spec, VisionSpec) else None
         self._offsets: Tensor | None = None
         if num_axes > 1:
-            self._offsets = torch.zeros(num_rows + 1, dtype=torch.int64, device=self._device)
+            self._offsets = torch.zeros(num_rows + 1, dtype=torch.int64, device=device)
 
     def admit(self, admission: Admission) -> None:
         positions, offset = None, 0
         if admission.media and self._offsets is not None:
-            assert isinstance(self._tower, VisionTower), "sound has no places"
-            spec = self._tower.spec
-            rule = PositionRule(spec.side, spec.positions_per_second)
+            assert self._images is not None, "sound has no places"
+            rule = PositionRule(self._images.side, self._images.positions_per_second)
             axes, offset = prompt_positions(admission.num_prompt, admission.media, rule)
             positions = torch.tensor(axes, dtype=torch.int64)
         if self._offsets is not None:
@@ -96,30 +98,43 @@ class MediaRows:
 
     def forget_encoded(self) -> None:
         """Keep no embeddings; media that come again are encoded again."""
-        self._cache.clear()
+        if self._encoder is not None:
+            self._encoder.forget()
 
     def needs(self, plan: StepPlan, computed: Sequence[int]) -> bool:
         """Whether some of the step's tokens stand for media; `computed` counts the step's own."""
         return bool(self._rows) and next(self._slices(plan, computed), None) is not None
 
-    def given_to(self, batch: Batch, plan: StepPlan, computed: Sequence[int]) -> tuple[Batch, MediaFigures | None]:
-        """The batch with the embeddings that its tokens stand for, and where they came from."""
+    def of_step(
+        self, positions: Tensor, rows: Tensor, batch: Batch, plan: StepPlan, computed: Sequence[int]
+    ) -> tuple[Tensor, Batch, MediaFigures | None]:
+        """Positions as the model counts them, the batch with what its placeholder tokens stand for, and how that
+        came."""
+        placed = self._positions_of_step(positions, rows, batch.query_starts, plan, computed)
         slices = list(self._slices(plan, computed)) if self._rows else []
         if not slices:
-            return batch, None
-        time = DeviceTime(self._device)
-        encoded_before = self._cache.num_encoded
-        found = self._encoded([each.item for each in slices])
-        time.end()
-        encoded = self._cache.num_encoded - encoded_before
-        figures = MediaFigures(encoded, max(0, self._count_new(plan, slices) - encoded), time)
-        values = torch.cat([found[each.item.digest][each.embeddings.start : each.embeddings.stop] for each in slices])
-        places = upload([place for each in slices for place in each.places], torch.int64, self._device)
+            return placed, batch, None
         if self._images is not None and self._images.seen_whole:
             spans = [ImageSpan(each.sequence, each.places, each.position) for each in slices]
             batch = replace(batch, attend=ImageAttention(batch.attend, spans))
+        if self._encoder is None:
+            return placed, batch, None
+        embeddings, figures = self._embedded(self._encoder, plan, slices)
+        return placed, replace(batch, embeddings=embeddings), figures
+
+    def _embedded(
+        self, encoder: MediaEncoder, plan: StepPlan, slices: Sequence[_Slice]
+    ) -> tuple[Embeddings, MediaFigures]:
+        time = DeviceTime(self._device)
+        encoded_before = encoder.num_encoded
+        found = encoder.embeddings([each.item for each in slices])
+        time.end()
+        encoded = encoder.num_encoded - encoded_before
+        figures = MediaFigures(encoded, max(0, self._count_new(plan, slices) - encoded), time)
+        values = torch.cat([found[each.item.digest][each.embeddings.start : each.embeddings.stop] for each in slices])
+        places = upload([place for each in slices for place in each.places], torch.int64, self._device)
         first, *deep = values.chunk(1 if self._images is None else len(self._images.projectors), dim=1)
-        return replace(batch, embeddings=Embeddings(first, places, tuple(deep))), figures
+        return Embeddings(first, places, tuple(deep)), figures
 
     def _count_new(self, plan: StepPlan, slices: Sequence[_Slice]) -> int:
         """Media of the step's prompts that are looked for the first time."""
@@ -148,7 +163,7 @@ class MediaRows:
         offsets = self._offsets.index_select(0, rows)
         return (positions.view(len(rows), -1) + offsets.unsqueeze(1)).flatten()
 
-    def positions_of_step(
+    def _positions_of_step(
         self, positions: Tensor, rows: Tensor, starts: Tensor, plan: StepPlan, computed: Sequence[int]
     ) -> Tensor:
         """Of any step's tokens: [tokens], or [3, tokens] where prompts with images are among them."""
@@ -181,23 +196,6 @@ class MediaRows:
                 if item.position < end and item.end > end - count:
                     yield from _inside(item, range(end - count, end), start, sequence)
             start += count
-
-    def _encoded(self, items: Sequence[MediaItem]) -> dict[bytes, Tensor]:
-        """The embeddings of each, by content; what is not kept is encoded, as much at once as there is room for."""
-        found: dict[bytes, Tensor] = {}
-        missing: dict[bytes, MediaItem] = {}
-        for item in items:
-            kept = self._cache.get(item.digest)
-            if kept is None:
-                missing[item.digest] = item
-            else:
-                found[item.digest] = kept
-        new = list(missing.values())
-        for item, embeddings in zip(new, self._tower(new, self._at_once), strict=True):
-            assert len(embeddings) == item.num_tokens, f"{len(embeddings)} embeddings for {item.num_tokens} tokens"
-            found[item.digest] = embeddings
-            self._cache.put(item.digest, embeddings)
-        return found
 
 
 def _inside(item: MediaItem, computed: range, start: int, sequence: int) -> Iterator[_Slice]:

@@ -6,9 +6,14 @@ drafts, whose rows the core's own sampler draws, go the way of the worker that h
 
 import time
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quire.core.plan import Admission, StepPlan
 from quire.core.result import StepResult
+from quire.ops.adjustments import OUTPUT_UNIT
 from quire.sampling.core_sampler import CoreSampler
+from quire.sampling.row_adjustments import RowAdjustments
 from quire.worker.core_memory import CoreMemory
 from quire.worker.core_steps import CoreSteps, core_can_run
 from quire.worker.recorded import RecordedModel
@@ -25,7 +30,9 @@ class PlainSteps:
         memory: CoreMemory,
         block_size: int,
         drafting: Drafting | None,
+        adjustments: RowAdjustments,
     ) -> None:
+        """`adjustments` are those of steps that go another way: the tokens drawn here are counted there."""
         self._recorded = recorded
         self._sampler = sampler
         self._memory = memory
@@ -36,18 +43,26 @@ class PlainSteps:
         """Whether a row may have drafts."""
         self._rows: set[int] = set()
         """Those that the core's sampler draws."""
+        self._adjustments = adjustments
+        self._counts: dict[int, NDArray[np.int32]] = {}
+        """By row that has penalties: how often it has each token, where the other steps look."""
 
     def admit(self, admission: Admission) -> None:
         if core_can_run(admission):
             self._rows.add(admission.row)
             self._sampler.admit(admission)
+            counts = self._adjustments.counts(admission.row)
+            if counts is not None:
+                self._counts[admission.row] = counts.numpy()
 
     def release(self, row: int) -> None:
         self._rows.discard(row)
+        self._counts.pop(row, None)
         self._sampler.release(row)
 
     def reset(self) -> None:
         self._rows.clear()
+        self._counts.clear()
         self._sampler.reset()
 
     def run(self, plan: StepPlan) -> StepResult | None:
@@ -60,13 +75,23 @@ class PlainSteps:
             self._may_be_ready = True
             return None
         self._memory.change(plan.table_deltas)
-        if self._drafting is None:
-            return steps.run(plan, begun)
-        if self._may_be_ready:  # drafts that nobody has verified
-            self._memory.ready.fill(0)
-            self._may_be_ready = False
-        self._drafting.skip(plan)
-        return steps.run(plan, begun, num_proposed=[0] * plan.num_sampling)
+        num_proposed = None
+        if self._drafting is not None:
+            if self._may_be_ready:  # drafts that nobody has verified
+                self._memory.ready.fill(0)
+                self._may_be_ready = False
+            self._drafting.skip(plan)
+            num_proposed = [0] * plan.num_sampling
+        result = steps.run(plan, begun, num_proposed)
+        if self._counts:
+            self._count(plan, result)
+        return result
+
+    def _count(self, plan: StepPlan, result: StepResult) -> None:
+        for row, token in zip(plan.rows, result.tokens, strict=False):
+            counts = self._counts.get(row)
+            if counts is not None:
+                counts[token] += OUTPUT_UNIT
 
     def _linked(self) -> CoreSteps | None:
         """None until the model has been recorded, which its first step does."""

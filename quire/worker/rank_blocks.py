@@ -13,8 +13,10 @@ import msgspec
 
 from quire.config.resolved import KVLayout
 from quire.core.carried_blocks import CarriedBlocks
+from quire.kvcache.storage_shape import StorageShape
 from quire.kvcache.transfer.ranked_blocks import RankedBlocks
 from quire.kvcache.transfer.shared_slots import SharedSlots
+from quire.kvcache.transfer.staged_blocks import StagedBlocks
 from quire.kvcache.transfer.wire import receive_bytes
 
 _SLOT_BLOCKS = 8
@@ -52,9 +54,9 @@ class StepsBegun:
 class RankBlocks:
     """Those of one other rank, seen from the first; a CarriedBlocks."""
 
-    def __init__(self, connection: socket.socket, block_bytes: int, last_step: Callable[[], int]) -> None:
-        """`last_step` is the number of the last step that ranks were told of."""
-        self.block_bytes = block_bytes
+    def __init__(self, connection: socket.socket, layout: KVLayout, last_step: Callable[[], int]) -> None:
+        """`layout` is that rank's; `last_step` is the number of the last step that ranks were told of."""
+        self.block_bytes = block_bytes = StorageShape(layout).block_bytes
         self._connection = connection
         self._last_step = last_step
         self._lock = Lock()
@@ -71,9 +73,6 @@ class RankBlocks:
 
     def fence(self) -> Any:
         return self._last_step()
-
-    def views(self, block: int) -> list[memoryview] | None:
-        return None
 
     def read(self, blocks: Sequence[int], target: memoryview) -> None:
         with self._lock:
@@ -97,9 +96,14 @@ class RankBlocks:
         receive_bytes(self._connection, len(_DONE))
 
 
-def ranked_blocks(parts: Sequence[CarriedBlocks], layout: KVLayout, num_heads: int) -> CarriedBlocks:
-    """Those of all ranks together, the first rank's first."""
-    return RankedBlocks(parts, layout, num_heads)
+def blocks_of_ranks(parts: Sequence[CarriedBlocks], layouts: Sequence[KVLayout], num_heads: int) -> CarriedBlocks:
+    """Those of all ranks together: `parts` by rank, counted from the last stage on, and `layouts` by stage."""
+    ranks = len(parts) // len(layouts)
+    stages = [
+        parts[start] if ranks == 1 else RankedBlocks(parts[start : start + ranks], layout, num_heads)
+        for layout, start in zip(reversed(layouts), range(0, len(parts), ranks), strict=True)
+    ]
+    return stages[0] if len(stages) == 1 else StagedBlocks(stages[::-1])
 
 
 def serve_rank_blocks(connection: socket.socket, blocks: CarriedBlocks, steps: StepsBegun) -> None:

@@ -9,7 +9,11 @@ from quire.sampling.sampler import SampledTokens, Sampler
 
 
 class RankSampler:
-    """In place of a Sampler, on every rank: none leaves before it has the tokens."""
+    """In place of a Sampler, on every rank: none leaves before it has the tokens.
+
+    Ranks might all come to the same tokens by themselves. But logits are whole on the first alone, others do not know
+    what sequences ask of a draw, and a rank whose sums end in another digit would go on with another token.
+    """
 
     def __init__(self, sampler: Sampler, group: Group) -> None:
         self._sampler = sampler
@@ -23,3 +27,11 @@ class RankSampler:
             return sampled
         tokens = self._group.broadcast(torch.empty(len(rows), dtype=torch.int64, device=rows.device))
         return SampledTokens(tokens, torch.zeros_like(tokens, dtype=torch.bool))
+
+    def draw(self, logits: Tensor, rows: Tensor, positions: Tensor, mode: SamplingMode) -> tuple[Tensor, Tensor]:
+        """As Sampler's: tokens that are drawn ahead, as drafts are, are the first rank's on all of them."""
+        if self._group.is_first:
+            tokens, invalid = self._sampler.draw(logits, rows, positions, mode)
+            return self._group.broadcast(tokens.contiguous()), invalid
+        tokens = self._group.broadcast(torch.empty(len(rows), dtype=torch.int64, device=rows.device))
+        return tokens, torch.zeros_like(tokens, dtype=torch.bool)

@@ -1,7 +1,7 @@
 """StageWorker: a rank of any pipeline stage but the last: tokens or hidden states in, hidden states out.
 
-It knows rows, their blocks and their lengths, and nothing of sampling. The tokens that the last stage samples come back
-to the first one, which puts them into its rows before a step computes with them.
+It knows rows, their blocks and their lengths, and nothing of sampling. The tokens that the last stage samples, and the
+drafts that it proposes, come back to the first one, which puts them into its rows before a step computes with them.
 """
 
 from collections import deque
@@ -28,8 +28,10 @@ from quire.worker.device_time import DeviceTime
 from quire.worker.expert_copies import ExpertCopies
 from quire.worker.expert_figures import ExpertFigures
 from quire.worker.kv_layers import kv_layers
+from quire.worker.media_rows import MediaFigures, MediaRows
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plan_lengths import PlanLengths
+from quire.worker.returned_rows import first_places, returned_width, take_rows
 from quire.worker.row_adapters import RowAdapters
 from quire.worker.rows import Rows
 from quire.worker.running_step import RunningStep
@@ -44,7 +46,7 @@ class _Untaken:
     """The rows they are of, in order."""
     rows: Tensor
     positions: Tensor
-    """Where they will stand."""
+    """Where they will stand, or the first of each row, where drafts are verified."""
     gone: set[int] = field(default_factory=set)
     """Rows that have another sequence by now."""
 
@@ -64,16 +66,18 @@ class StageWorker:
         kv_scales: Sequence[KVScale] | None = None,
         adapters: AdapterStore | None = None,
         copies: ExpertCopies | None = None,
+        media: MediaRows | None = None,
         first_layer: int = 0,
     ) -> None:
-        """`copies` are those of the model's experts, where it may have any; `first_layer` is the number of its first
-        layer in the whole model."""
+        """`copies` are those of the model's experts, and `media` those of prompts, where it may have any; `first_layer`
+        is the number of its first layer in the whole model."""
         self._model = model
         self.adapters = adapters
         self.copies = copies
         self._experts = ExpertFigures(model, device, model, routers_count=copies is not None, first_layer=first_layer)
         num_rows = limits.max_num_seqs + 1  # and the spare one
         self._row_adapters = None if adapters is None else RowAdapters(num_rows, adapters.num_slots, device)
+        self._media = media
         self._pipeline = pipeline
         self._device = device
         self._dtype = dtype
@@ -82,7 +86,9 @@ class StageWorker:
         self._kv: list[KVLayer] = kv_layers(self._storage, len(model.layers), kv_scales, device)
         self._keeps_latents = any(isinstance(cache, LatentCache) for cache in model.spec.caches)
         shape = (limits.max_num_seqs, limits.max_model_len, layout.block_size, len(layout.groups))
-        self._rows = Rows(*shape, device)
+        self._rows = Rows(*shape, device, lookahead=limits.num_lookahead_tokens)
+        self._most_drafts = limits.num_drafts
+        self._last_position = limits.max_model_len - 1
         self._lengths = PlanLengths(limits.max_num_seqs)
         self._untaken: deque[_Untaken] = deque()
         self._weights = RestingWeights([model], None)
@@ -92,18 +98,29 @@ class StageWorker:
         """Of the model's modules."""
         return sum(each.nbytes for each in (*self._model.buffers(), *self._model.parameters()))
 
+    @property
+    def encodes(self) -> bool:
+        """Whether media become embeddings here, for all stages."""
+        return self._pipeline.is_first and self._media is not None
+
     @torch.inference_mode()
     def start(self, plan: StepPlan) -> RunningStep:
         """Give the stage's part of a step to the device, and what it makes to the next stage."""
         device_time = DeviceTime(self._device)
         self._apply_changes(plan)
+        seen: MediaFigures | None = None
         if plan.rows:
             self._take_tokens(plan.rows)
             self._lengths.count(plan)
-            self._compute(plan)
-        return RunningStep(plan.step, None, (), {}, device_time)
+            seen = self._compute(plan)
+        return RunningStep(plan.step, None, (), {}, device_time, media=seen)
 
-    def _compute(self, plan: StepPlan) -> None:
+    def _compute(self, plan: StepPlan) -> MediaFigures | None:
+        """What became of the step's media, if it has any and they are encoded here."""
+        states = self._rows.states
+        if self._most_drafts and not self._pipeline.is_first:  # only there is known how many drafts were right
+            lengths = self._pipeline.receive_lengths(len(plan.rows), self._device)
+            states.num_computed.index_copy_(0, upload(plan.rows, torch.int64, self._device), lengths)
         inputs = make_inputs(
             plan,
             self._rows,
@@ -114,20 +131,27 @@ class StageWorker:
             all_hidden=True,
             pasts=self._lengths.pasts(plan) if self._keeps_latents else None,
         )
-        positions, batch = inputs.positions, inputs.batch
+        positions, batch, seen = inputs.positions, inputs.batch, None
+        if self._most_drafts:
+            positions = positions.clamp(max=self._last_position)  # of drafts that a sequence has no room for
+            self._pipeline.pass_lengths(states.num_computed[inputs.rows])
         if self._row_adapters is not None and self._row_adapters.are_used_by(plan.rows):
             batch, _ = self._row_adapters.given_to(batch, inputs.rows, None)  # nothing is sampled
+        if self._media is not None:
+            positions, batch, seen = self._media.of_step(positions, inputs.rows, batch, plan, self._lengths.computed)
         if self._pipeline.is_first:
             x = self._model(inputs.input_ids, positions, batch)
         else:
             width = self._model.spec.hidden_size
-            x = self._pipeline.receive(len(positions), width, self._dtype, self._device)
+            x = self._pipeline.receive(len(inputs.input_ids), width, self._dtype, self._device)
             x = self._model.forward_from(x, positions, batch)
         self._pipeline.send(x)
-        finish_step(self._rows.states, inputs.rows, batch.lengths, None)
+        finish_step(states, inputs.rows, batch.lengths, None)
         if self._pipeline.is_first and plan.num_sampling:
             places = plan.rows[: plan.num_sampling]
-            self._untaken.append(_Untaken(places, inputs.sampling_rows, inputs.sampling_positions))
+            begins = first_places(plan, inputs.sampling_positions)
+            self._untaken.append(_Untaken(places, inputs.sampling_rows, begins))
+        return seen
 
     def _take_tokens(self, rows: Sequence[int]) -> None:
         """Those that the rows of a step compute with; and old ones, so that the last stage need not keep them."""
@@ -136,13 +160,17 @@ class StageWorker:
         old = len(self._untaken) - self._pipeline.stages
         for _ in range(max(old, needed[-1] if needed else 0)):
             step = self._untaken.popleft()
-            tokens = self._pipeline.take_tokens(len(step.places), self._device)
+            width = returned_width(self._most_drafts) if self._most_drafts else None
+            tokens = self._pipeline.take_tokens(len(step.places), self._device, width)
             targets, positions = step.rows, step.positions
             if step.gone:
                 kept = [place for place, row in enumerate(step.places) if row not in step.gone]
                 chosen = upload(kept, torch.int64, self._device)
                 tokens, targets, positions = (each.index_select(0, chosen) for each in (tokens, targets, positions))
-            self._rows.states.tokens.index_put_((targets, positions), tokens.to(torch.int32))
+            if self._most_drafts:
+                take_rows(self._rows.states, targets, positions, tokens)
+            else:
+                self._rows.states.tokens.index_put_((targets, positions), tokens.to(torch.int32))
 
     def _apply_changes(self, plan: StepPlan) -> None:
         for each in plan.expert_copies:
@@ -158,6 +186,11 @@ class StageWorker:
                 self._row_adapters.release(row)
             for admission in plan.admitted:
                 self._row_adapters.admit(admission)
+        if self._media is not None:
+            for row in plan.released:
+                self._media.release(row)
+            for admission in plan.admitted:
+                self._media.admit(admission)
         for admission in plan.admitted:
             self._rows.admit(admission)
             self._lengths.admit(admission)
@@ -178,6 +211,8 @@ class StageWorker:
     @torch.inference_mode()
     def sleep(self) -> None:
         """As a Worker's."""
+        if self._media is not None:
+            self._media.forget_encoded()
         self._storage.give_back()
         self._weights.sleep(self._device)
         free_cached_memory(self._device)

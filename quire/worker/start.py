@@ -10,7 +10,6 @@ from threading import Thread
 import torch
 
 from quire.config.dtypes import FP8_DTYPES
-from quire.config.kv_layout import layout_of_stage
 from quire.config.resolved import DraftPlan, HeadPlan, Resolved
 from quire.layers.policy import WeightPolicy
 from quire.models.build import build_model
@@ -41,6 +40,7 @@ from quire.worker.adapter_store import AdapterStore
 from quire.worker.compile_ahead import compile_ahead
 from quire.worker.core_memory import CoreMemory
 from quire.worker.cpu_core import CpuCore, open_cache, start_core, threads_of_rank
+from quire.worker.expert_helper import ExpertHelper
 from quire.worker.largest_step import check_memory
 from quire.worker.last_stage import LastStage
 from quire.worker.speculative.draft_model import DraftModel
@@ -48,6 +48,7 @@ from quire.worker.speculative.features import Features
 from quire.worker.speculative.loaded_head import LoadedHead
 from quire.worker.stage_worker import StageWorker
 from quire.worker.start_expert_copies import start_expert_copies
+from quire.worker.start_media import start_media
 from quire.worker.weight_methods import method_of, schemes_of, shares_of
 from quire.worker.worker import Worker
 
@@ -98,11 +99,12 @@ def start_worker(
         if resolved.uses_transformers
         else _own_model(described, resolved, device, core, clock, progress, peers, in_background=in_background)
     )
-    draws = group is None or group.is_first
+    draws = group is None or group.is_first  # of ranks that share experts alone, each draws for its own sequences
     sampling = SamplingState(
         *(resolved.limits.max_num_seqs, spec.vocab_size, device, seed),
         grammar_cache=grammars,
         draws=draws,
+        is_alone=group is None,
         speech=None if spec.encoder is None else read_speech_vocabulary(path),
         processors=load_processors(resolved.logits_processors),
     )
@@ -115,9 +117,9 @@ def start_worker(
     if pipeline is not None:
         assert isinstance(model, LanguageModel), "stages are cut from quire's own families"
         layers = resolved.stages[pipeline.stage]
-        layout = layout_of_stage(resolved.kv, spec.caches[layers.start : layers.stop])
+        layout = resolved.kv_of_stages[pipeline.stage]
         stage = LastStage(model, pipeline, getattr(torch, resolved.dtype), device)
-    drafter = _drafter(resolved, model, device, core, clock)
+    drafter = _drafter(resolved, spec, model, device, core, clock, peers)
     if drafter is not None and core is not None and memory is None:
         memory = CoreMemory(layout, resolved.limits)  # so that steps without drafts need no tensors
     worker = Worker(
@@ -131,11 +133,12 @@ def start_worker(
         kv_scales=_kv_scales(described, layers) if resolved.kv.dtype in FP8_DTYPES else None,
         batch_invariant=resolved.batch_invariant,
         group=group,
+        helper=_expert_helper(model, resolved, peers, device),
         speculation=resolved.speculation,
         drafter=drafter,
         adapters=adapters,
         copies=start_expert_copies(described, resolved, model, device, layers),
-        encoder_cache_tokens=resolved.encoder_cache_tokens,
+        media=start_media(spec, model, resolved, device),
         stage=stage,
         counts_experts=not resolved.compile,  # what is compiled changes no numbers beside its results
         first_layer=layers.start,
@@ -186,7 +189,7 @@ def start_stage_worker(
     layers = resolved.stages[pipeline.stage]
     worker = StageWorker(
         model,
-        layout_of_stage(resolved.kv, spec.caches[layers.start : layers.stop]),
+        resolved.kv_of_stages[pipeline.stage],
         resolved.limits,
         device,
         getattr(torch, resolved.dtype),
@@ -194,6 +197,7 @@ def start_stage_worker(
         kv_scales=_kv_scales(described, layers) if resolved.kv.dtype in FP8_DTYPES else None,
         adapters=_adapters(resolved, spec, model, device),
         copies=start_expert_copies(described, resolved, model, device, layers),
+        media=start_media(spec, model, resolved, device),
         first_layer=layers.start,
     )
     clock.done("memory for KV and steps")
@@ -203,26 +207,44 @@ def start_stage_worker(
     return worker
 
 
+def _expert_helper(
+    model: LanguageModel | FallbackDecoder, resolved: Resolved, peers: Peers | None, device: torch.device
+) -> ExpertHelper | None:
+    """None where a rank has no experts that only others' tokens may have chosen."""
+    if peers is None or peers.experts is None:
+        return None
+    assert isinstance(model, LanguageModel), "experts are those of quire's own families"
+    return ExpertHelper(model, peers.experts, getattr(torch, resolved.dtype), device)
+
+
 def _drafter(
     resolved: Resolved,
+    spec: ModelSpec,
     large: LanguageModel | FallbackDecoder,
     device: torch.device,
     core: CpuCore | None,
     clock: StartClock,
+    peers: Peers | None,
 ) -> DraftModel | LoadedHead | None:
-    """What drafts for a model, where that has weights of its own."""
+    """What drafts for a model, where that has weights of its own; `spec` is that of all ranks together."""
     if resolved.draft is not None:
-        return _draft_model(resolved.draft, device, core, clock)
-    return None if resolved.head is None else _draft_head(resolved.head, resolved, large, device, core, clock)
+        return _draft_model(resolved.draft, device, core, clock, peers)
+    if resolved.head is None:
+        return None
+    return _draft_head(resolved.head, resolved, spec, large, device, core, clock, peers)
 
 
-def _draft_model(draft: DraftPlan, device: torch.device, core: CpuCore | None, clock: StartClock) -> DraftModel:
-    """The model that drafts, with its weights."""
+def _draft_model(
+    draft: DraftPlan, device: torch.device, core: CpuCore | None, clock: StartClock, peers: Peers | None
+) -> DraftModel:
+    """The model that drafts, with its weights; or a rank's part of it, where it is cut as the large one is."""
     path, resolved = Path(draft.path), draft.resolved
     own_core = None
     if core is not None and resolved.cpu_core:
         own_core = CpuCore(core.machine, open_cache(path, resolved))
-    model = _own_model(describe_local(path, "quire"), resolved, device, own_core, clock, None, in_background=False)
+    sharers = peers if resolved.tensor_parallel_size > 1 else None
+    described = describe_local(path, "quire")
+    model = _own_model(described, resolved, device, own_core, clock, None, sharers, in_background=False)
     clock.done("the model that drafts")
     return DraftModel(model, resolved.kv, own_core)
 
@@ -230,22 +252,31 @@ def _draft_model(draft: DraftPlan, device: torch.device, core: CpuCore | None, c
 def _draft_head(
     plan: HeadPlan,
     resolved: Resolved,
+    spec: ModelSpec,
     large: LanguageModel | FallbackDecoder,
     device: torch.device,
     core: CpuCore | None,
     clock: StartClock,
+    peers: Peers | None,
 ) -> LoadedHead:
-    """The head that drafts, with its weights, held as the large model's are."""
+    """The head that drafts, with its weights, held as the large model's are; or a rank's part of it."""
     assert isinstance(large, LanguageModel), "heads draft for quire's own families"
     assert resolved.speculation is not None, "someone drafts"
-    described = describe_head(Path(plan.path), head_kind(resolved.speculation.method), large.spec)
+    described = describe_head(Path(plan.path), head_kind(resolved.speculation.method), spec)
     matched, dtype = described.matched, getattr(torch, resolved.dtype)
     alone = replace(resolved, quantization=None)  # what is quantized on the way is the large model
     own_core = None if core is None else CpuCore(core.machine, None)
     policy = WeightPolicy(dtype, device, method_of(matched, alone, dtype, device, own_core))
+    head_spec, shares = matched.spec, dict[str, Share]()
+    group = None if peers is None else peers.group
+    if plan.tensor_parallel_size > 1:
+        assert group is not None, "it is cut for the ranks of the large model"
+        head_spec = rank_spec(head_spec, Place(group.rank, group.size, plan.column_grain, resolved.expert_parallel))
+        shares = shares_of(head_spec.tensors(), schemes_of(matched, alone))
+        policy = replace(policy, group=group)
     medusa = resolved.speculation.method == "medusa"
-    head = MedusaHeads(matched.spec, policy) if medusa else DraftHead(matched.spec, policy, large)
-    load_weights(head, open_described(described))
+    head = MedusaHeads(head_spec, policy) if medusa else DraftHead(head_spec, policy, large)
+    load_weights(head, open_described(described, shares))
     clock.done("the head that drafts")
     return LoadedHead(head, plan.kv, Features(plan.features, device), own_core)
 
@@ -288,15 +319,17 @@ def _own_model(
     group, pipeline = (None, None) if peers is None else (peers.group, peers.pipeline)
     if pipeline is not None:
         spec = stage_spec(spec, resolved.stages[pipeline.stage])
-    if group is not None:
-        whole_experts, spare = resolved.expert_parallel, resolved.spare_experts
-        spec = rank_spec(spec, Place(group.rank, group.size, resolved.column_grain, whole_experts, spare))
+    place = _place(resolved, peers)
+    if place is not None:
+        spec = rank_spec(spec, place)
         shares = shares_of(spec.tensors(), schemes_of(described.matched, resolved))
     checkpoint = None if resolved.random_weights else open_described(described, shares)
     kept = frozenset(range(spec.num_layers - resolved.offloaded_layers, spec.num_layers))
     dtype: torch.dtype = getattr(torch, resolved.dtype)
     method = method_of(described.matched, resolved, dtype, device, core)
     policy = WeightPolicy(dtype, device, method, kept, expert_slots=resolved.expert_slots, group=group)
+    if peers is not None:
+        policy = replace(policy, exchange=peers.experts)
     model = build_model(spec, policy)
     clock.done("building the model")
     weights = checkpoint or RandomWeights(expected_tensors(model), policy.dtype, device, WEIGHTS_SEED)
@@ -317,6 +350,15 @@ def _own_model(
 
         compile_layers(model)
     return model
+
+
+def _place(resolved: Resolved, peers: Peers | None) -> Place | None:
+    """Of this rank among those that the model is cut for; None: it is not cut."""
+    among = None if peers is None else peers.group or peers.experts
+    if peers is None or among is None:
+        return None
+    whole_experts, spare = resolved.expert_parallel, resolved.spare_experts
+    return Place(among.rank, among.size, resolved.column_grain, whole_experts, spare, peers.experts is not None)
 
 
 def _load_in_background(load: Callable[[], bool], core: CpuCore | None, clock: StartClock) -> None:

@@ -18,6 +18,7 @@ from quire.worker.rank_cores import stay_near
 if TYPE_CHECKING:
     from quire.parallel.meeting import HostedMeeting
     from quire.parallel.peers import Peers
+    from quire.worker.rank_grammars import RankGrammars
     from quire.worker.stage_worker import StageWorker
     from quire.worker.start import Grammars, Progress
     from quire.worker.worker import Worker
@@ -33,6 +34,10 @@ class Rank:
 
     worker: "Worker | StageWorker"
     peers: "Peers"
+    grammars: "Grammars | None" = None
+    """Those that it draws by; None: it draws nothing, or there are none."""
+    told_grammars: "RankGrammars | None" = None
+    """The same, where the first rank tells what to compile."""
 
     @property
     def sampling_worker(self) -> "Worker":
@@ -41,6 +46,14 @@ class Rank:
 
         assert isinstance(self.worker, Worker), "the first rank is of the last stage"
         return self.worker
+
+    @property
+    def tells_of_media(self) -> bool:
+        """Whether it encodes them for the rank that yields results, as the first of a pipeline's first stage does."""
+        from quire.worker.stage_worker import StageWorker
+
+        group = self.peers.group
+        return isinstance(self.worker, StageWorker) and self.worker.encodes and (group is None or group.is_first)
 
     def abandon(self) -> None:
         """Another rank is gone: what waits for it is to end."""
@@ -58,23 +71,27 @@ def resolve_other_rank(
 ) -> tuple[Path, Resolved]:
     """In a process that knows only what was asked for, and which device the first rank resolved that for.
 
-    Where the first rank is on another host, whose file has `file_bytes` of weights, the model is looked for here, by
-    the name `model` if it has another on this host.
+    Where the first rank is on another host, whose files have `file_bytes` of weights, with those of what drafts, the
+    model is looked for here, by the name `model` if it has another on this host.
     """
     import torch  # noqa: F401  so that whatever fails does so before others are told that this rank comes
 
+    from quire.models.loading.drafter import plan_drafter
     from quire.models.loading.header import read_model_facts
     from quire.models.loading.locate import locate
 
     if file_bytes:
         path = locate(model or asked.model.model, asked.model.revision)
     facts = read_model_facts(str(path), impl=asked.model.model_impl, mmproj=asked.model.mmproj)
-    if file_bytes not in (0, facts.total_weight_bytes):
+    drafter = plan_drafter(asked, path, facts, device)
+    found = facts.total_weight_bytes + (0 if drafter is None else drafter.file_bytes)
+    if file_bytes not in (0, found):
+        what = str(path) if drafter is None else f"{path} with what drafts for it ({drafter.path})"
         raise ConfigError(
-            f"{path} on this host has {facts.total_weight_bytes} bytes of weights, and the model of rank 0 has "
-            f"{file_bytes}; give all hosts the same files."
+            f"{what} on this host has {found} bytes of weights, and the model of rank 0 has {file_bytes}; give all "
+            "hosts the same files."
         )
-    return path, resolve(asked, facts, device)
+    return path, resolve(asked, facts, device, drafter)
 
 
 def start_rank(
@@ -89,10 +106,12 @@ def start_rank(
     grammars: "Grammars | None" = None,
     clock: StartClock | None = None,
 ) -> Rank:
-    """Of the model at `path`; ranks find each other at the `meeting`. Only the first needs `grammars`."""
+    """Of the model at `path`; ranks find each other at the `meeting`. Only the first needs `grammars`: others draw
+    nothing, or are told."""
     import torch
 
     from quire.parallel.meeting import meet_peers
+    from quire.worker.rank_grammars import RankGrammars
     from quire.worker.start import start_stage_worker, start_worker
 
     clock = clock or StartClock()
@@ -102,8 +121,13 @@ def start_rank(
     if device.type == "cuda":
         torch.cuda.set_device(device)  # kernels are launched where the current device is
     stages = resolved.num_stages
-    peers = meet_peers(rank, resolved.tensor_parallel_size, stages, meeting, device, place.address)
+    peers = meet_peers(
+        *(rank, resolved.tensor_parallel_size, stages, meeting, device, place.address),
+        attention_ranks=resolved.attention_ranks,
+    )
     clock.done("meeting other ranks")
+    told = RankGrammars() if rank and peers.experts is not None else None
+    grammars = grammars if told is None else told.cache
     try:
         if peers.pipeline is not None and not peers.pipeline.is_last:
             stage = start_stage_worker(
@@ -125,7 +149,7 @@ def start_rank(
     except BaseException:
         peers.close()
         raise
-    return Rank(worker, peers)
+    return Rank(worker, peers, grammars, told)
 
 
 def host_meeting(address: str) -> "HostedMeeting":

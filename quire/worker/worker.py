@@ -48,9 +48,9 @@ from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs, Drawn
 from quire.worker.device_time import DeviceTime
 from quire.worker.encoded_media import EncodedMedia
-from quire.worker.encoder_cache import EncoderCache
 from quire.worker.expert_copies import ExpertCopies
 from quire.worker.expert_figures import ExpertFigures
+from quire.worker.expert_helper import ExpertHelper
 from quire.worker.kv_layers import kv_layers
 from quire.worker.last_stage import LastStage, ReturningSampler
 from quire.worker.media_rows import MediaFigures, MediaRows
@@ -62,6 +62,7 @@ from quire.worker.prompt_logprobs import PromptLogprobs
 from quire.worker.rank_sampler import RankSampler
 from quire.worker.readouts import Readouts
 from quire.worker.recorded import RecordedModel
+from quire.worker.returned_rows import first_places, returned_rows
 from quire.worker.row_adapters import RowAdapters
 from quire.worker.rows import Rows
 from quire.worker.running_step import RunningStep, UnreadDrafts
@@ -93,11 +94,12 @@ class Worker:
         kv_scales: Sequence[KVScale] | None = None,
         batch_invariant: bool = False,
         group: Group | None = None,
+        helper: ExpertHelper | None = None,
         speculation: Speculation | None = None,
         drafter: DraftModel | LoadedHead | None = None,
         adapters: AdapterStore | None = None,
         copies: ExpertCopies | None = None,
-        encoder_cache_tokens: tuple[int, int] = (0, 0),
+        media: MediaRows | None = None,
         stage: LastStage | None = None,
         counts_experts: bool = True,
         first_layer: int = 0,
@@ -108,12 +110,13 @@ class Worker:
         `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
         to do so as well. `drafter` is the model or head that drafts, where `speculation` asks for one.
         `adapters` are the model's LoRA adapters, and `copies` those of its experts, where it may have any.
-        `group` are the ranks that compute the model together; `stage` is the worker's place in a pipeline.
-        `encoder_cache_tokens` are embeddings of media that are kept on the device and in host memory. `counts_experts`:
-        whether routers count the tokens of each expert, unless the core computes, which always does. `first_layer` is
-        the number of the model's first layer in the whole of it.
+        `group` are the ranks that compute the model together; `helper` computes experts for other ranks' tokens, where
+        nothing else is shared; `stage` is the worker's place in a pipeline.
+        `media` are those of prompts, where the model reads any. `counts_experts`: whether routers count the tokens of
+        each expert, unless the core computes, which always does. `first_layer` is the number of the model's first layer
+        in the whole of it.
         """
-        self.adapters, self.copies = adapters, copies
+        self.adapters, self.copies, self._helper, self._stage = adapters, copies, helper, stage
         self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
         self._sampling = sampling
         self._block_size = layout.block_size
@@ -128,8 +131,9 @@ class Worker:
             computed = _recorded(model, self._kv, core, adapters, () if drafter is None else drafter.taps)
         self._experts = ExpertFigures(model, device, computed, routers_count=counts_experts, first_layer=first_layer)
         self._forward: Forward = computed if stage is None else stage.forward
-        self._needs_all_hidden = core is not None
-        """A recorded program computes the same rows from its first operation to its last."""
+        self._needs_all_hidden = core is not None or helper is not None
+        """A recorded program computes the same rows from its first operation to its last; ranks that exchange tokens
+        know of each other only how many a step has."""
         self._logits = computed.logits
         states = None if memory is None else _row_states(memory)
         self._rows = Rows(
@@ -155,13 +159,15 @@ class Worker:
                 attend=self._attend,
                 large_logits=computed.logits,
                 block_size=layout.block_size,
+                in_pipeline=stage is not None,
             )
         # forced tokens would have to be told to other ranks
         can_jump = device.type != "cuda" and group is None and stage is None
         self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
         self._graphs: DecodeGraphs | None = None
-        drafts_on_host = self._drafting is not None and not self._drafting.can_be_captured
-        if device.type == "cuda" and not drafts_on_host and _can_be_captured(model, stage, self._experts):
+        # what is captured waits for no other stage, nor for ranks whose steps are of other sizes
+        on_its_own = device.type == "cuda" and stage is None and helper is None
+        if on_its_own and _can_be_captured(model, self._experts, self._drafting):
             self._graphs = DecodeGraphs(
                 *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device),
                 most_drafts=limits.num_drafts,
@@ -173,7 +179,7 @@ class Worker:
         self._row_adapters = (
             None if adapters is None else RowAdapters(limits.max_num_seqs + 1, adapters.num_slots, device)
         )
-        self._media = _media_rows(model, limits, encoder_cache_tokens)
+        self._media = media
         self._encoded = _encoded_media(model, limits, device)
         modules = [model] if drafter is None else [model, drafter.module]
         self._weights = RestingWeights(modules, None if core is None else core.cache)
@@ -184,7 +190,7 @@ class Worker:
         self._warmup = self._warmup_steps()
         self._plain = _plain_steps(computed, core, memory, sampling, layout, self._drafting)
         if memory is not None:
-            self._go_on_with(memory.admitted.values())
+            self._go_on_with(memory.sequences())
 
     @property
     def weight_bytes(self) -> int:
@@ -204,6 +210,8 @@ class Worker:
         """The same, with whatever changes before it."""
         device_time = DeviceTime(self._device)
         self._apply_changes(plan)
+        if self._helper is not None:
+            self._helper.begin(plan)
         if not plan.rows:
             return RunningStep(plan.step, None, (), {}, device_time)
         plain = None if self._plain is None else self._plain.run(plan)
@@ -236,7 +244,10 @@ class Worker:
             positions = self._drafting.positions(positions)
         seen: MediaFigures | None = None
         if self._media is not None:
-            positions, inputs, seen = self._with_media(plan, positions, inputs)
+            positions, batch, seen = self._media.of_step(
+                positions, inputs.rows, inputs.batch, plan, self._lengths.computed
+            )
+            inputs = replace(inputs, batch=batch)
         if self._drafting is not None:
             inputs = replace(inputs, batch=self._drafting.tapped(inputs.batch))
         self._experts.count_all()
@@ -270,16 +281,6 @@ class Worker:
         """Whether a step does something that no graph can hold."""
         sees_media = self._media is not None and self._media.needs(plan, self._lengths.computed)
         return sees_media or self._sampling.processors.need_the_host
-
-    def _with_media(
-        self, plan: StepPlan, positions: Tensor, inputs: StepInputs
-    ) -> tuple[Tensor, StepInputs, MediaFigures | None]:
-        """Positions as the model counts them, inputs with what placeholder tokens stand for, and how that came."""
-        assert self._media is not None
-        computed, batch = self._lengths.computed, inputs.batch
-        placed = self._media.positions_of_step(positions, inputs.rows, batch.query_starts, plan, computed)
-        batch, seen = self._media.given_to(batch, plan, computed)
-        return placed, replace(inputs, batch=batch), seen
 
     def prepare(self, request: Request) -> None:
         """Everything is there."""
@@ -458,8 +459,13 @@ class Worker:
         constrained = self._constrained.bind(host_rows)  # behind the forward: on a GPU it may wait for the last step
         if self._drafting is not None:
             self._constrained.bind_drafts(plan, constrained, logits, self._lengths.computed)
-            mode = self._sampling.mode_of_drafts
-            return self._drafting.verify(logits, rows, inputs.sampling_positions, plan, mode), constrained
+            mode, lengths = self._sampling.mode_of_drafts, inputs.sampling_positions
+            verified = self._drafting.verify(logits, rows, lengths, plan, mode)
+            if self._stage is not None:
+                begins = first_places(plan, lengths)
+                told = returned_rows(self._rows.states, rows, begins, self._limits.num_drafts)
+                self._stage.pipeline.return_tokens(told)
+            return verified, constrained
         sampled = self._sampler.sample(logits, rows, inputs.sampling_positions, self._sampling.mode)
         return sampled, constrained
 
@@ -504,12 +510,12 @@ class Worker:
         self._lengths.admit(admission)
         if self._drafting is not None:
             self._drafting.admit(admission)
-        if self._plain is not None:
-            self._plain.admit(admission)
         if admission.pooling is None:
             self._admit_to_sampling(admission)
         else:  # it samples nothing, and the mode of sampling is not to follow from it
             self._readouts.admit(admission)
+        if self._plain is not None:
+            self._plain.admit(admission)
 
     def _go_on_with(self, admissions: Iterable[Admission]) -> None:
         """Of sequences that have their rows already; none has media, as the core alone takes no such prompt."""
@@ -556,11 +562,11 @@ def _tapped(batch: Batch) -> list[Tensor]:
     return [] if batch.taps is None else batch.taps.in_order()
 
 
-def _can_be_captured(model: LanguageModel | FallbackDecoder, stage: LastStage | None, experts: ExpertFigures) -> bool:
-    """Whether decode steps can be graphs: nothing in them waits for the host, or for what comes from another stage."""
-    if isinstance(model, FallbackDecoder):
-        return model.can_be_captured
-    return stage is None and not experts.come_and_go
+def _can_be_captured(model: LanguageModel | FallbackDecoder, experts: ExpertFigures, drafting: Drafting | None) -> bool:
+    """Whether decode steps can be graphs: nothing in them waits for the host."""
+    if drafting is not None and not drafting.can_be_captured:
+        return False
+    return model.can_be_captured if isinstance(model, FallbackDecoder) else not experts.come_and_go
 
 
 def _encoded_media(
@@ -591,7 +597,7 @@ def _plain_steps(
     if core is None or memory is None or not isinstance(computed, RecordedModel):
         return None
     sampler = CoreSampler(len(memory.lengths.computed), sampling.vocab_size, sampling.engine_seed, core.machine)
-    return PlainSteps(computed, sampler, memory, layout.block_size, drafting)
+    return PlainSteps(computed, sampler, memory, layout.block_size, drafting, sampling.adjustments)
 
 
 def _row_states(memory: CoreMemory) -> RowStates:
@@ -602,19 +608,6 @@ def _row_states(memory: CoreMemory) -> RowStates:
         lengths_for_angles=torch.from_numpy(memory.lengths_for_angles),
         tables=[torch.from_numpy(table) for table in memory.tables],
     )
-
-
-def _media_rows(
-    model: LanguageModel | FallbackDecoder, limits: StepLimits, cache_tokens: tuple[int, int]
-) -> MediaRows | None:
-    """None where the model reads texts alone."""
-    if not isinstance(model, LanguageModel):
-        return None
-    tower = model.audio if model.vision is None else model.vision
-    if tower is None:
-        return None
-    cache = EncoderCache(tower.device, *cache_tokens)
-    return MediaRows(tower, limits.max_num_seqs, model.spec.position_axes, cache, limits.max_encoder_tokens)
 
 
 def _prefix_tiles(spec: ModelSpec, layout: KVLayout, limits: StepLimits, device: torch.device) -> TilesOnDevice | None:

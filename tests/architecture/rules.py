@@ -55,6 +55,7 @@ THIRD_PARTY_HOMES: dict[str, str] = {
     "huggingface_hub": "models.loading",
     "llguidance": "sampling.grammar",
     "matplotlib": "observe",
+    "nixl": "kvcache.transfer.nixl_carrier",
     "PIL": "multimodal",
     "opentelemetry": "observe",
     "prometheus_client": "observe",
@@ -63,6 +64,7 @@ THIRD_PARTY_HOMES: dict[str, str] = {
     "transformers": "models.fallback",
     "triton": "ops.triton",
     "uvicorn": "server",
+    "xxhash": "kvcache.checksum",
 }
 """Libraries that one place may import, and that place."""
 

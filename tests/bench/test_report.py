@@ -1,6 +1,7 @@
 """Reports are read as they were written; pages need nothing else."""
 
 import re
+from collections.abc import Sequence
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,7 +19,7 @@ from quire.bench.record import RequestRecord
 from quire.bench.report import LoadPoint, Report, Sweep, new_report, read_report, write_report
 from quire.bench.run_summary import measures, summarize
 from quire.bench.summary_rows import Grid, count_rows, latency_grid, single_grid, sweep_grid, sweep_verdict
-from quire.bench.svg_chart import BarChart
+from quire.bench.svg_chart import BarChart, LineChart
 from quire.bench.sweep import measures_by_load
 from quire.bench.verdict import Verdict, verdict
 from quire.core.errors import ConfigError
@@ -26,7 +27,10 @@ from quire.core.errors import ConfigError
 GAUGES = [GaugePoint(time / 10, float(time % 4), 0.0, time / 20) for time in range(10)]
 
 
-def point(load: float | None, scale: float = 1.0) -> LoadPoint:
+DRAFTING = [GaugePoint(time / 10, 1.0, 0.0, 0.5, 10 * time, 40 * time, 30 * time) for time in range(8)]
+
+
+def point(load: float | None, scale: float = 1.0, gauges: Sequence[GaugePoint] = GAUGES) -> LoadPoint:
     records = [
         RequestRecord(
             n, 0.0, 0.0, [scale * (n + 1) / 10, scale * (n + 3) / 10], scale * (n + 3) / 10, 8, 4, None, "usage"
@@ -35,12 +39,12 @@ def point(load: float | None, scale: float = 1.0) -> LoadPoint:
     ]
     failed = RequestRecord(5, 0.0, 0.0, ended=0.1, error="http 500", error_text="<script>alert(1)</script>")
     run = [*records, failed]
-    summary = summarize(run, parse_objectives(["ttft:300"]), GAUGES)
+    summary = summarize(run, parse_objectives(["ttft:300"]), gauges)
     return LoadPoint(load, measures([run], [summary]), [summary])
 
 
-def single_report() -> Report:
-    one = point(None)
+def single_report(gauges: Sequence[GaugePoint] = GAUGES) -> Report:
+    one = point(None, gauges=gauges)
     return new_report("serve", "a <title>", {"rate": 1.0, "goodput": "ttft:300"}, one.measures, points=[one])
 
 
@@ -87,6 +91,49 @@ def test_tables_say_what_was_measured() -> None:
     assert counts["requests, completed"] == "6, 5"
     assert counts["kept to the objectives"] == "50.0%"
     assert counts["error: http 500"].startswith("1 ×")
+
+
+def test_drafts_are_told_where_the_server_counts_them(tmp_path: Path) -> None:
+    report = single_report(DRAFTING)
+    single = single_grid("Totals", report.measures)
+    assert single is not None
+    assert ["drafts that were right", "75 %", ""] in single.rows
+    assert ["mean accepted length", "3 tok", ""] in single.rows
+    assert ["drafted tokens, accepted", "280, 210"] in count_rows(report.points[0].runs)
+    drawn = pictures(report)
+    chart = drawn["server-drafts"]
+    assert isinstance(chart, LineChart)
+    [line] = chart.lines
+    assert line.points == [(pytest.approx(time / 10), 75.0) for time in range(1, 8)]
+    text = re.sub(r"<[^>]+>", " ", page(report, [], drawn))
+    assert re.search(r"% of drafts right\s+75\s", text)
+    assert re.search(r"Mean accepted length\s+3\s", text)
+    path = tmp_path / "out.json"
+    write_report(report, path)
+    kept = msgspec.json.decode(path.read_bytes())
+    assert kept["points"][0]["runs"][0]["drafts"] == {"drafts": 70, "tokens": 280, "accepted": 210}
+    (run,) = read_report(path).points[0].runs
+    assert (run.drafts, run.gauges) == (report.points[0].runs[0].drafts, DRAFTING)
+
+
+def test_reports_from_before_drafts_were_counted_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    write_report(single_report(), path)
+    older = msgspec.json.decode(path.read_bytes())
+    for run in older["points"][0]["runs"]:
+        del run["drafts"]
+        for look in run["gauges"]:
+            for name in ("drafts", "drafted", "accepted"):
+                del look[name]
+    path.write_bytes(msgspec.json.encode(older))
+    (run,) = read_report(path).points[0].runs
+    assert run.drafts is None
+    assert not [row for row in count_rows([run]) if "draft" in row[0]]
+
+
+def test_use_of_kv_is_that_under_load() -> None:
+    (kv,) = [row[1] for row in count_rows(single_report().points[0].runs) if row[0].startswith("KV cache")]
+    assert kv == "20.0% / 35.0%", "the first look and those after the last answer do not count"
 
 
 def test_a_sweep_is_a_row_a_load_and_a_verdict() -> None:

@@ -1,11 +1,15 @@
 """Runs as counts, rates and quantities."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quire.bench.draft_measures import ACCEPTED_LENGTH, ACCEPTED_SHARE
+from quire.bench.gauges import GaugePoint
 from quire.bench.objectives import Objectives, parse_objectives
 from quire.bench.record import RequestRecord
 from quire.bench.run_summary import measures, summarize
+from quire.core.draft_counts import DraftCounts
 
 RECORDS = [
     RequestRecord(0, 0.0, 0.0, [0.5, 1.0], 1.0, 10, 4, 8, "usage", "length"),
@@ -42,6 +46,40 @@ def test_a_sum_of_some_is_not_told_as_that_of_all() -> None:
     uncounted = RequestRecord(3, 0.0, 0.0, [1.0], 1.0)
     found = summarize([RECORDS[0], uncounted], Objectives({}))
     assert (found.output_tokens, found.output_rate) == (None, None)
+
+
+def test_drafts_are_those_between_the_first_look_and_the_last() -> None:
+    looks = [GaugePoint(0.0, 0, 0, 0, 100, 400, 300), GaugePoint(1.0, 1, 0, 0.5, 150, 500, 330)]
+    looks += [GaugePoint(2.0, 0, 0, 0, 180, 520, 390)]
+    summary = summarize(RECORDS, Objectives({}), looks)
+    assert summary.drafts == DraftCounts(80, 120, 90)
+    found = {
+        measure.name: measure for measure in measures([RECORDS] * 2, [summary, summarize(RECORDS, Objectives({}))])
+    }
+    assert found[ACCEPTED_SHARE].runs == [[75.0], []]
+    assert found[ACCEPTED_LENGTH].runs == [[1.125], []]
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ((None, None, None), (None, None, None)),
+        ((None, 4, 3), (None, 8, 6)),
+        ((10, 40, 30), (1, 4, 3)),
+    ],
+)
+def test_what_a_server_does_not_count_is_not_told(first: tuple[int | None, ...], last: tuple[int | None, ...]) -> None:
+    summary = summarize(RECORDS, Objectives({}), [GaugePoint(0.0, 0, 0, 0, *first), GaugePoint(2.0, 0, 0, 0, *last)])
+    assert summary.drafts is None
+    names = {measure.name for measure in measures([RECORDS], [summary])}
+    assert not {ACCEPTED_SHARE, ACCEPTED_LENGTH} & names
+
+
+def test_where_nothing_was_drafted_there_is_no_share() -> None:
+    looks = [GaugePoint(time, 0, 0, 0, 10, 40, 30) for time in (0.0, 1.0)]
+    summary = summarize(RECORDS, Objectives({}), looks)
+    assert summary.drafts == DraftCounts()
+    assert not {ACCEPTED_SHARE, ACCEPTED_LENGTH} & {measure.name for measure in measures([RECORDS], [summary])}
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 10)), min_size=1, max_size=30))

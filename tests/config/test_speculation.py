@@ -6,7 +6,7 @@ import pytest
 
 from quire.cli.yaml_settings import read_settings
 from quire.config.engine import EngineConfig
-from quire.config.speculation import Speculation, read_speculation
+from quire.config.speculation import Speculation, read_speculation, with_method
 from quire.core.errors import ConfigError
 
 
@@ -24,6 +24,12 @@ from quire.core.errors import ConfigError
             Speculation("suffix", suffix_decoding_max_tree_depth=9),
         ),
         ('{"method": "draft_model", "model": "small"}', Speculation("draft_model", model="small")),
+        ('{"method": "deepseek_mtp"}', Speculation("mtp")),
+        ('{"method": "glm4_moe_mtp", "num_speculative_tokens": 1}', Speculation("mtp", 1)),
+        ('{"model": "ngram"}', Speculation("ngram")),
+        ('{"method": null, "model": "[ngram]", "prompt_lookup_max": 3}', Speculation("ngram", 4, 2, 3)),
+        ('{"model": "small", "num_speculative_tokens": 3}', Speculation("", 3, model="small")),
+        ('{"method": "suffix", "disable_by_batch_size": 1}', Speculation("suffix", disable_by_batch_size=1)),
     ],
 )
 def test_it_is_read(text: str, expected: Speculation) -> None:
@@ -35,7 +41,11 @@ def test_it_is_read(text: str, expected: Speculation) -> None:
     [
         ("ngram", "is no JSON"),
         ("[]", "must be an object"),
-        ("{}", "lacks its method; quire has ngram"),
+        ("{}", "has neither a method nor a model; quire has ngram"),
+        ('{"prompt_lookup_max": 3}', "has neither a method nor a model"),
+        ('{"method": ""}', "has the method ''; quire has ngram"),
+        ('{"model": ""}', "has an empty model"),
+        ('{"model": "small", "prompt_lookup_max": 3}', "'prompt_lookup_max', which a model without a method does not"),
         ('{"method": 3}', "has the method 3; quire has ngram"),
         ('{"method": "lookahead"}', "has the method 'lookahead'; quire has ngram"),
         ('{"method": "ngrams"}', "Did you mean 'ngram'"),
@@ -48,14 +58,30 @@ def test_it_is_read(text: str, expected: Speculation) -> None:
         ('{"method": "ngram", "prompt_lookup_max": 99}', "must be 1 to 32"),
         ('{"method": "ngram", "model": "x"}', "'model', which the method ngram does not take"),
         ('{"method": "suffix", "suffix_decoding_max_cached_requests": 0}', "must be 1 to 1024"),
-        ('{"method": "suffix", "suffix_decoding_min_token_prob": 0.1}', "which the method suffix does not take"),
+        ('{"method": "suffix", "suffix_decoding_min_token_prob": 0.1}', "no method takes: drafts are what followed"),
+        ('{"method": "suffix", "suffix_decoding_max_spec_factor": 2.0}', "no method takes: how many drafts pay"),
+        ('{"method": "draft_model", "model": "x", "quantization": "fp8"}', "no method takes: --quantization is for"),
+        ('{"method": "draft_model", "model": "x", "revision": "main"}', "no method takes: download the revision"),
+        ('{"method": "eagle", "model": "x", "speculative_token_tree": "[(0,)]"}', "no method takes: drafts of a seq"),
+        ('{"method": "ngram", "disable_by_batch_size": 0}', "disable_by_batch_size 0; it must be 1 or more"),
+        ('{"method": "ngram", "disable_by_batch_size": 2.5}', "disable_by_batch_size 2.5; it must be a whole number"),
+        ('{"method": "ngram", "speculative_disable_by_batch_size": 4}', "Did you mean 'disable_by_batch_size'"),
         ('{"method": "draft_model"}', "has the method draft_model and no model"),
         ('{"method": "draft_model", "model": 7}', "model 7; it must be text"),
+        ('{"method": "mtp", "draft_tensor_parallel_size": 0}', "draft_tensor_parallel_size 0; it must be 1 or the"),
+        ('{"method": "mtp", "draft_tensor_parallel_size": "2"}', "must be a whole number"),
+        ('{"method": "ngram", "draft_tensor_parallel_size": 1}', "which the method ngram does not take"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         read_speculation(text)
+
+
+def test_a_method_that_is_found_out_is_filled_in() -> None:
+    given = '{"method": null, "model": "x", "num_speculative_tokens": 2}'
+    assert read_speculation(with_method(given, "eagle")) == Speculation("eagle", 2, model="x")
+    assert read_speculation(with_method(given, "mtp")) == Speculation("mtp", 2)
 
 
 def test_it_comes_as_a_dictionary_or_as_json() -> None:

@@ -50,3 +50,17 @@ def test_time_outs_and_targets_reach_it() -> None:
     scheduler.add(Request(id="a", prompt=Prompt((1, 2)), params=SamplingParams()))
     scheduler.schedule(6.0)
     assert [seq.status.name for seq in scheduler.take_finished()] == ["QUEUE_TIMEOUT"]
+
+
+def test_what_is_asked_of_drafts_reaches_it() -> None:
+    drafting = {"method": "ngram", "num_speculative_tokens": 3, "disable_by_batch_size": 2}
+    asked = EngineConfig.from_flat(model="llama-8b", speculative_config=drafting)
+    resolved = resolve(asked, SHAPES["llama-8b"], DEVICES["h200"])
+    assert any("none where a step has more than 2 sequences" in choice.reason for choice in resolved.choices)
+    length = make_scheduler(resolved)._draft_length
+    assert length is not None
+    for decodes in (2, 3):
+        for _ in range(50):  # as on a device to which drafts cost nothing
+            chosen = length.choose(decodes)
+            length.observe(decodes, chosen, [chosen] * decodes, 1.0)
+        assert (length.choose(decodes) == 3) == (decodes == 2)

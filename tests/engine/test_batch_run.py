@@ -77,6 +77,23 @@ def test_completions_are_what_the_engine_says(run: Run, engine: Engine) -> None:
     assert logprobs["text_offset"][0] == 0
 
 
+def test_a_gap_is_filled(run: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = engine.tokenizer
+    assert tokenizer is not None
+    asked = {"prompt": "the quick", "suffix": " story", "max_tokens": 8, "temperature": 0}
+    before = run(line("none", COMPLETIONS, **asked))["none"]
+    assert "no tokens for filling gaps" in body_of(before, 400)["error"]["message"]
+    markers = [tokenizer.id_to_token(token) or "" for token in (5, 6, 7)]
+    monkeypatch.setattr("quire.text.fill_in_middle._MARKERS", (markers,))
+    one = body_of(run(line("one", COMPLETIONS, **asked, return_token_ids=True))["one"])
+    texts = [tokenizer.encode(text, add_special_tokens=False) for text in ("the quick", " story")]
+    prompt = [5, *texts[0], 6, *texts[1], 7]
+    assert one["choices"][0]["prompt_token_ids"][-len(prompt) :] == prompt
+    engine.add(one["choices"][0]["prompt_token_ids"], SamplingParams(max_tokens=8, temperature=0))
+    expected = next(output for _ in range(20) if engine.has_work for output in engine.step())
+    assert one["choices"][0]["text"] == expected.outputs[0].text
+
+
 def test_chats_are_rendered_and_answered(run: Run) -> None:
     messages = [{"role": "user", "content": "Hi"}]
     found = run(

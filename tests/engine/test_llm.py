@@ -74,9 +74,7 @@ def test_parameters_for_each_prompt(llm):
 
 
 def test_a_bad_prompt_leaves_nothing_running(llm):
-    with pytest.raises(
-        InvalidRequest, match=r"token id 5000 in the prompt is beyond the vocabulary, which ends at 198"
-    ):
+    with pytest.raises(InvalidRequest, match=r"token id 5000 in the prompt is out of vocabulary, which ends at 198"):
         generate(llm, ["fine", [1, 5000]], GREEDY)
     with pytest.raises(InvalidRequest, match="it needs prompt or prompt_token_ids"):
         generate(llm, [{"text": "x"}], GREEDY)

@@ -63,6 +63,13 @@ def run(engine: Engine, prompts: list[list[int]], params: SamplingParams = GREED
         ("deepseek_v2", {}),
         pytest.param("llama", {"cpu_compute": "exact", "tensor_parallel_size": 2}, marks=pytest.mark.slow),
         pytest.param("deepseek_v2", {"cpu_compute": "exact", "tensor_parallel_size": 2}, marks=pytest.mark.slow),
+        pytest.param("llama", {"cpu_compute": "exact", "pipeline_parallel_size": 2}, marks=pytest.mark.slow),
+        pytest.param("gemma3", {"cpu_compute": "exact", "pipeline_parallel_size": 2}, marks=pytest.mark.slow),
+        pytest.param(
+            "llama",
+            {"cpu_compute": "exact", "pipeline_parallel_size": 2, "tensor_parallel_size": 2},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_new_engine_finds_what_the_last_one_computed(tmp_path: Path, name: str, settings: dict[str, object]) -> None:
@@ -114,6 +121,37 @@ def test_what_the_device_evicted_comes_back(llama: Path, tmp_path: Path) -> None
     assert answer(engine) == (wanted, 80)
     assert stats_of(engine).reads > 0
     assert stats_of(engine).hits > 0
+    engine.close()
+
+
+@pytest.mark.slow
+def test_stages_that_run_ahead_leave_what_is_read_alone(llama: Path, tmp_path: Path) -> None:
+    """Prompts come while answers end: blocks change hands while steps that knew them are still to run."""
+    exact = {"cpu_compute": "exact", "dtype": "float32"}
+    prompts = [other(number) for number in range(8)]
+    alone = start(llama, None, **exact)
+    drawn = SamplingParams(max_tokens=24, temperature=0.0, ignore_eos=True)
+    free = [answer(alone, prompt, drawn)[0] for prompt in prompts]
+    # each answer ends somewhere that no scheduler can foresee
+    ends = [tokens[5 + number % 7] for number, tokens in enumerate(free)]
+    asked = [SamplingParams(max_tokens=24, temperature=0.0, stop_token_ids=(end,)) for end in ends]
+    wanted = [answer(alone, prompt, params)[0] for prompt, params in zip(prompts, asked, strict=True)]
+    alone.close()
+    engine = start(llama, tmp_path, num_gpu_blocks_override=64, pipeline_parallel_size=2, max_num_seqs=3, **exact)
+    for _ in range(4):
+        waiting = list(range(len(prompts)))
+        places: dict[str, int] = {}
+        found: dict[int, list[int]] = {}
+        while len(found) < len(prompts):
+            if waiting:
+                place = waiting.pop(0)
+                places[engine.add(prompts[place], asked[place])] = place
+            for output in engine.step():
+                if output.finished:
+                    found[places[output.request_id]] = list(output.outputs[0].token_ids)
+            check(engine.loop.scheduler.kv)
+        assert [found[place] for place in range(len(prompts))] == wanted
+    assert stats_of(engine).reads > 0
     engine.close()
 
 

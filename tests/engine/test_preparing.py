@@ -12,6 +12,7 @@ from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.status import Status
 from quire.core.structured import StructuredOutput
+from quire.executor.other_rank import RankLost
 
 YES = StructuredOutput(choice=("yes",))
 
@@ -75,6 +76,17 @@ def test_one_that_cannot_be_compiled_after_all_fails_with_the_reason(llm: LLM, g
     grammar_cache.compiling.set_exception(MemoryError("no memory for it"))
     run(llm)
     assert (seq.status, seq.failure) == (Status.FAILED, "no memory for it")
+
+
+def test_a_lost_rank_ends_the_engine_and_fails_no_request(llm: LLM, grammar_cache: SlowGrammarCache) -> None:
+    """Where ranks draw for themselves, each has a grammar of its own: one that is gone cannot have it."""
+    [seq] = llm._engine.loop.add(request("bound", structured=YES))
+    grammar_cache.compiling.set_exception(RankLost("rank 1 is lost"))
+    with pytest.raises(RankLost, match="rank 1 is lost"):
+        llm._engine.loop.step()
+    assert not seq.is_finished
+    llm._engine.loop.abort("bound")
+    run(llm)
 
 
 def test_one_that_is_known_not_to_compile_is_not_taken_in(llm: LLM, grammar_cache: SlowGrammarCache) -> None:

@@ -124,11 +124,14 @@ def test_memory_of_kv_is_really_given_back(model: Path, level: int, settings: di
     llm.close()
 
 
-def test_prefixes_on_disk_outlive_sleep(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("settings", [{}, {"cpu_compute": "exact", "pipeline_parallel_size": 2}], ids=["one", "stages"])
+def test_prefixes_on_disk_outlive_sleep(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object]
+) -> None:
     monkeypatch.setattr(prefix_disk, "_SETUP_SECONDS", 0.0)
     monkeypatch.setattr(prefix_disk, "_BYTES_PER_SECOND", 1e30)
     monkeypatch.setattr(prefix_disk, "_FORGETTING", 0.0)
-    llm = opened(model, kv_disk_path=str(tmp_path))
+    llm = opened(model, kv_disk_path=str(tmp_path), **settings)
     wanted = answer(llm)
     for level in (1, 2):
         saved = llm._started.loop.scheduler.kv.stats.tokens_saved

@@ -16,18 +16,20 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts
 from quire.config.resolve import resolve
 from quire.core.adapter import AdapterRef
-from quire.core.prompt import Prompt
+from quire.core.media import MediaItem
+from quire.core.prompt import Prompt, media_keys
 from quire.core.rank_place import RankPlace
 from quire.core.request import Request
 from quire.core.result import StepResult
 from quire.core.sampling_params import SamplingParams
-from quire.engine.assemble import make_scheduler
+from quire.engine.assemble import make_engine_scheduler
 from quire.engine.loop import EngineLoop
 from quire.executor.base import Executor
 from quire.executor.inline import inline
 from quire.executor.other_rank import OtherRank
 from quire.executor.process import ProcessExecutor, RankProcess, closing_on_failure, start_first
 from quire.executor.rank_messages import RankSettings, frame
+from quire.models.loading.drafter import plan_drafter
 from quire.models.loading.header import read_model_facts
 from quire.scheduler.intake import StepUpdate
 from quire.worker.device import cpu_facts
@@ -98,11 +100,12 @@ class RankRunner:
         self.asked = asked = EngineConfig.from_flat(model=str(path), **settings)
         self.facts = read_model_facts(str(path))
         device = cpu_facts()
-        self.resolved = resolve(asked, self.facts, device)
+        self.drafter = plan_drafter(asked, path, self.facts, device)
+        self.resolved = resolve(asked, self.facts, device, self.drafter)
         self.weight_bytes: list[int] = []
         """Of every rank."""
         self.executor = executor or self._executor(path, asked, device, others)
-        self.scheduler = make_scheduler(self.resolved)
+        self.scheduler: Any = make_engine_scheduler(self.resolved)
         self.loop = EngineLoop(self.scheduler, self.executor)
         self._next = 0
 
@@ -127,15 +130,21 @@ class RankRunner:
             return ProcessExecutor(first, processes, None, self.resolved)
 
     def run(
-        self, prompts: list[list[int]], count: int, adapters: Sequence[AdapterRef | None] = (None,), **params: Any
+        self,
+        prompts: list[list[int]],
+        count: int,
+        adapters: Sequence[AdapterRef | None] = (None,),
+        media: Sequence[tuple[MediaItem, ...]] = ((),),
+        **params: Any,
     ) -> list[list[int]]:
-        """`count` tokens for each prompt, greedy ones unless `params` say otherwise; `adapters` are used in turn."""
+        """`count` tokens for each prompt, greedy ones unless `params` say otherwise; `adapters`, and the `media` of
+        prompts, are used in turn."""
         chosen = SamplingParams(max_tokens=count, ignore_eos=True, detokenize=False, **{"temperature": 0.0, **params})
         requests = []
-        for prompt, adapter in zip(prompts, cycle(adapters), strict=False):
+        for prompt, adapter, items in zip(prompts, cycle(adapters), cycle(media), strict=False):
             variant = self.facts.spec.kv_variant(len(prompt))
-            given = Prompt(tuple(prompt), adapter=adapter)
-            requests.append(Request(id=f"r{self._next}", prompt=given, params=chosen, kv_variant=variant))
+            given = Prompt(tuple(prompt), media_keys(items), adapter)
+            requests.append(Request(id=f"r{self._next}", prompt=given, params=chosen, kv_variant=variant, media=items))
             self._next += 1
             self.loop.add(requests[-1])
         tokens: dict[str, list[int]] = {request.id: [] for request in requests}
@@ -146,7 +155,9 @@ class RankRunner:
         return [tokens[request.id] for request in requests]
 
 
-def logprobs_found(runner: RankRunner, prompts: list[list[int]]) -> list[float]:
+def logprobs_found(
+    runner: RankRunner, prompts: list[list[int]], media: Sequence[tuple[MediaItem, ...]] = ((),)
+) -> list[float]:
     """Of each prompt's tokens, and of four that follow."""
     values: list[float] = []
     read = runner.scheduler.update
@@ -158,7 +169,7 @@ def logprobs_found(runner: RankRunner, prompts: list[list[int]]) -> list[float]:
         return read(result)
 
     runner.scheduler.update = reading  # type: ignore[method-assign]
-    runner.run(prompts, 4, logprobs=3, prompt_logprobs=2)
+    runner.run(prompts, 4, media=media, logprobs=3, prompt_logprobs=2)
     return sorted(values)
 
 

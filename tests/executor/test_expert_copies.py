@@ -1,6 +1,5 @@
 """Copies of experts of other families, layouts and formats: greedy tokens stay those of one process."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,6 @@ from tests.models.loading.converted import tiny_model, write_gguf
 from tests.parity.tiny import make_tiny
 
 ROUNDS = 4
-
-
-@pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherRanks]:
-    ranks = OtherRanks(tmp_path_factory.mktemp("ranks"), 3)
-    yield ranks
-    ranks.close()
 
 
 def copied(path: Path, others: OtherRanks, **settings: Any) -> Any:

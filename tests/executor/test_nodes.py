@@ -96,7 +96,8 @@ def test_two_hosts_say_what_one_says(tiny_chat: Path, port: int, secret: Path, n
     llm.sleep(2)  # the other host's worker ends, and comes again
     assert words(llm) == expected
     llm.close()
-    llm = llm_over_hosts(tiny_chat, port, secret)  # and for the next engine
+    drafting = {"method": "draft_model", "model": str(tiny_chat), "num_speculative_tokens": 3}
+    llm = llm_over_hosts(tiny_chat, port, secret, speculative_config=drafting)  # and for the next engine
     assert words(llm) == expected
 
     [worker] = children(node.pid)

@@ -1,6 +1,5 @@
 """Stages of one model under everything that an engine does to a sequence: greedy tokens are those of one process."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,6 @@ from tests.parity.tiny import Tiny, make_tiny
 
 COUNT = 16
 PROMPTS = [prompt_of(length, seed=20 + length) for length in (2, 45, 9, 31, 17)]
-
-
-@pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherRanks]:
-    ranks = OtherRanks(tmp_path_factory.mktemp("ranks"), 3)
-    yield ranks
-    ranks.close()
 
 
 @pytest.fixture(scope="module")
@@ -133,10 +125,13 @@ def test_steps_in_flight_are_one_more_than_stages(tiny: Tiny, others: OtherRanks
             {"offload_gb": 1.0},
             "--pipeline-parallel-size is 2, but --offload-gb, which is 1, is for models in",
         ),
-        ({"kv_disk_path": "prefixes"}, "--kv-disk-path is set and --pipeline-parallel-size is 2"),
         (
-            {"speculative_config": '{"method": "ngram", "num_speculative_tokens": 2}'},
-            "--speculative-config is for models in one piece so far, but --pipeline-parallel-size is 2",
+            {"kv_transfer": True},
+            r"--pipeline-parallel-size is 2, but KV that engines exchange \(--kv-transfer, --role, --prefill-engines\)",
+        ),
+        (
+            {"speculative_config": '{"method": "draft_model", "model": "small"}'},
+            "method draft_model, which drafts for models in one piece so far, but --pipeline-parallel-size is 2; use",
         ),
         ({"pipeline_parallel_size": 9}, "--pipeline-parallel-size is 9, but the model has only"),
     ],

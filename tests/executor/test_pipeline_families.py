@@ -1,7 +1,6 @@
 """The complete matrix: every family and three quantized formats, in two stages, in two stages of two ranks each, and
 with experts spread over two ranks. Greedy tokens are those of one process, and each rank holds what was planned."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,6 @@ WITH_EXPERTS = [
     *("gpt_oss", "phimoe", "deepseek_v2-lite", "deepseek_v2", "deepseek_v3"),
 ]
 QUANTIZED = ["gptq 4 bits 64", "awq 64", "packed 4 bits 32"]
-
-
-@pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherRanks]:
-    ranks = OtherRanks(tmp_path_factory.mktemp("ranks"), 3)
-    yield ranks
-    ranks.close()
 
 
 def check_planned(runner: RankRunner) -> None:

@@ -253,8 +253,11 @@ def test_settings_that_do_not_go_with_ranks_are_refused(tiny: Tiny) -> None:
             "--lora-targets has embedding and head, whose adapters are for models on one device so far",
         ),
         (
-            {"tensor_parallel_size": 2, "speculative_config": '{"method": "draft_model", "model": "x"}'},
-            "has the method draft_model, which drafts on one device so far, but --tensor-parallel-size is 2",
+            {
+                "tensor_parallel_size": 2,
+                "speculative_config": '{"method": "draft_model", "model": "x", "draft_tensor_parallel_size": 4}',
+            },
+            "draft_tensor_parallel_size 4, but --tensor-parallel-size is 2, .* on every rank; give 1 or 2",
         ),
         ({"tensor_parallel_size": 2, "batch_invariant": True}, "--batch-invariant cannot be kept here"),
     ):

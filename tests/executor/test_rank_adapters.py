@@ -1,7 +1,6 @@
 """LoRA adapters of models that are spread over ranks: answers are those of one device, whatever the adapter's rank."""
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,6 @@ COUNT = 12
 PROMPTS = [prompt_of(length, seed=length) for length in (1, 23, 40, 9, 30)]
 
 
-@pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherRanks]:
-    ranks = OtherRanks(tmp_path_factory.mktemp("ranks"), 3)
-    yield ranks
-    ranks.close()
-
-
 def adapters_for(path: Path, folder: Path) -> list[AdapterRef | None]:
     """Of several ranks, each of which changes answers; and none."""
     folders = write_adapters(str(path), folder, [1, 16, 40], spread=0.5)
@@ -43,6 +35,8 @@ def adapters_for(path: Path, folder: Path) -> list[AdapterRef | None]:
         ("phi3", {"tensor_parallel_size": 2}),  # q, k and v in one tensor
         ("qwen3_moe", {"tensor_parallel_size": 2}),
         ("deepseek_v2-lite", {"tensor_parallel_size": 2}),
+        pytest.param("qwen3_moe", {"data_parallel_size": 2, "enable_expert_parallel": True}, marks=pytest.mark.slow),
+        pytest.param("deepseek_v3", {"data_parallel_size": 2, "enable_expert_parallel": True}, marks=pytest.mark.slow),
         ("llama", {"pipeline_parallel_size": 2}),
         ("qwen2", {"pipeline_parallel_size": 2, "tensor_parallel_size": 2}),
     ],

@@ -81,7 +81,9 @@ def test_two_nodes_say_what_one_process_says(tiny_chat: Path, cluster: Any) -> N
     llm.close()
     until(lambda: ray.available_resources().get("CPU") == 2)  # nothing stays reserved
 
-    llm = LLM(str(tiny_chat), ray_address=cluster.address, **ON_RAY, **ALONE)
+    drafting = {"method": "draft_model", "model": str(tiny_chat), "num_speculative_tokens": 3}
+    llm = LLM(str(tiny_chat), ray_address=cluster.address, speculative_config=drafting, **ON_RAY, **ALONE)
+    assert words(llm) == expected
     [actor] = rank_actors()
     os.kill(actor, signal.SIGKILL)
     with pytest.raises(RankLost, match=r"rank 1 \(process \d+ on .*\) is lost: .*"):

@@ -14,6 +14,7 @@ from quire.lora.registry import AdapterRegistry
 from quire.models.loading.header import read_model_facts
 from quire.spec.lora import TARGETS
 from tests.lora.peft_folders import peft_logits, save_adapter
+from tests.models.loading.converted import tiny_model, write_gguf
 from tests.parity.runner import Runner
 from tests.parity.tiny import VOCABULARY, Tiny, make_tiny
 
@@ -138,6 +139,21 @@ def test_experts(tmp_path: Path, stacked: bool) -> None:
     found = runner.run(prompts, COUNT, [ref("a", used), None])
     assert_as_peft(tiny.path, folder, prompts[0], found[0])
     assert_as_peft(tiny.path, None, prompts[1], found[1])
+
+
+@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
+def test_a_base_in_a_gguf_file(tmp_path: Path, kind: str) -> None:
+    """Whose rotary rows are in another order there, and whose matrices may be packed: adapters are added to outputs."""
+    pytest.importorskip("peft")
+    model = tiny_model("llama", kind)
+    model.save_pretrained(tmp_path / "model")
+    packed = write_gguf(tmp_path / "model.gguf", "llama", model, kind)
+    folder = save_adapter(tmp_path / "model", tmp_path / "adapter", seed=3, rank=5)
+    runner = Runner(packed, cpu_compute="exact", enable_lora=True, max_loras=2)
+    prompts = [[place * 7 % 48 for place in range(9)], [place * 5 % 48 for place in range(12)]]
+    found = runner.run(prompts, COUNT, [ref("a", folder), None])
+    assert_as_peft(tmp_path / "model", folder, prompts[0], found[0])
+    assert_as_peft(tmp_path / "model", None, prompts[1], found[1])
 
 
 def one_by_one(folder: Path, target: Path) -> Path:

@@ -4,15 +4,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
-from quire.core.errors import CheckpointError, InvalidRequest
+from quire.config.engine import EngineConfig
+from quire.config.resolve import resolve
+from quire.core.errors import CheckpointError, ConfigError, InvalidRequest
 from quire.lora.describe import AdapterLimits, describe_adapter
-from quire.lora.registry import AdapterRegistry
+from quire.lora.registry import AdapterRegistry, NoSuchAdapter
 from quire.models.loading.header import read_model_facts
-from quire.spec.lora import LAYERS
+from quire.spec.lora import LAYERS, TARGETS
 from quire.spec.model import ModelSpec
+from quire.worker.device import device_facts
 from tests.lora.peft_folders import rewritten, save_adapter
+from tests.models.loading.converted import tiny_model, write_gguf
 from tests.parity.tiny import make_tiny
 
 LIMITS = AdapterLimits(16, frozenset({LAYERS}))
@@ -93,6 +97,47 @@ def test_a_pickle_is_never_opened(spec: tuple[ModelSpec, Path], tmp_path: Path) 
         describe_adapter(bad, model, LIMITS)
 
 
+@pytest.mark.parametrize(
+    ("family", "module"),
+    [
+        ("gpt_oss", "mlp.experts"),
+        ("granitemoe", "block_sparse_moe.experts"),
+        ("granitemoe", "block_sparse_moe.input_linear"),
+        ("llama4", "feed_forward.experts"),
+    ],
+)
+def test_experts_that_are_one_tensor(family: str, module: str, tmp_path: Path) -> None:
+    """As peft saves them: A and B of all experts, one below the other. None is left out silently."""
+    tiny = make_tiny(family, tmp_path / "model")
+    model = read_model_facts(str(tiny.path)).spec
+    folder = adapter_of(f"base_model.model.model.layers.1.{module}", tmp_path / "adapter")
+    with pytest.raises(CheckpointError, match=rf"layers\.1\.{module}'.* one tensor for all of a layer"):
+        describe_adapter(folder, model, AdapterLimits(16, frozenset(TARGETS)))
+    other = adapter_of("base_model.model.model.layers.1.mlp.nothing", tmp_path / "other")
+    with pytest.raises(CheckpointError, match="no matrix of"):
+        describe_adapter(other, model, AdapterLimits(16, frozenset(TARGETS)))
+    asked = EngineConfig.from_flat(model=str(tiny.path), enable_lora=True, lora_targets="experts")
+    with pytest.raises(ConfigError, match="--lora-targets has experts"):
+        resolve(asked, read_model_facts(str(tiny.path)), device_facts(torch.device("cpu")))
+
+
+@pytest.mark.parametrize("module", ["mlp.experts", "block_sparse_moe.experts.2.w1"])
+def test_experts_of_a_gguf_file(module: str, tmp_path: Path) -> None:
+    """They are one tensor there, whatever they were in the folder that was converted."""
+    path = write_gguf(tmp_path / "model.gguf", "mixtral", tiny_model("mixtral"))
+    folder = adapter_of(f"base_model.model.model.layers.1.{module}", tmp_path / "adapter")
+    with pytest.raises(CheckpointError, match=rf"layers\.1\.{module}'.* one tensor for all of a layer"):
+        describe_adapter(folder, read_model_facts(str(path)).spec, AdapterLimits(16, frozenset(TARGETS)))
+
+
+def adapter_of(module: str, folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 4}')
+    tensors = {f"{module}.lora_A.weight": torch.zeros(16, 64), f"{module}.lora_B.weight": torch.zeros(64, 16)}
+    save_file(tensors, folder / "adapter_model.safetensors")
+    return folder
+
+
 def test_names_and_links_do_not_lead_out_of_the_folder(spec: tuple[ModelSpec, Path], tmp_path: Path) -> None:
     model, good = spec
     folder = tmp_path / "all"
@@ -103,3 +148,23 @@ def test_names_and_links_do_not_lead_out_of_the_folder(spec: tuple[ModelSpec, Pa
     assert registry.find("../good") is None
     with pytest.raises(InvalidRequest, match="cannot be an adapter's name"):
         registry.load("../x", str(good))
+
+
+def test_a_name_under_the_folder_is_not_asked_of_the_hub(
+    spec: tuple[ModelSpec, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loras").mkdir()
+    monkeypatch.chdir(tmp_path)
+    registry = AdapterRegistry(spec[0], LIMITS, Path("loras"))
+    assert registry.allowed("loras/sql") == str(tmp_path / "loras" / "sql")
+    with pytest.raises(NoSuchAdapter, match="no hub id"):
+        registry.load("sql", registry.allowed("loras/sql"))
+    with pytest.raises(InvalidRequest, match="--lora-dir"):
+        registry.allowed("owner/sql")
+
+
+def test_a_name_that_no_system_takes_leads_nowhere(spec: tuple[ModelSpec, Path]) -> None:
+    registry = AdapterRegistry(spec[0], LIMITS)
+    for path in ("x" * 4000, "~nobody-of-this-name/sql", "nul\0"):
+        with pytest.raises(NoSuchAdapter):
+            registry.load("sql", path)

@@ -64,19 +64,51 @@ def test_soundfile(reader, form):
     assert values(sound).max() == pytest.approx(values(reader.read(GOOD, 80)).max(), abs=0.1)
 
 
-def test_what_ffmpeg_reads(reader):
+@pytest.mark.parametrize(
+    ("form", "codec"),
+    [
+        ("mp4", "aac"),
+        ("mov", "aac"),
+        ("webm", "libopus"),
+        ("adts", "aac"),
+        ("aiff", "pcm_s16be"),
+        ("au", "pcm_s16be"),
+        ("caf", "pcm_s16be"),
+        ("asf", "wmav2"),
+        ("mpeg", "mp2"),
+    ],
+)
+def test_what_ffmpeg_reads(reader, form, codec):
     av = pytest.importorskip("av", reason="pip install quire[media]")
     import io
 
     file = io.BytesIO()
-    with av.open(file, "w", format="mp4") as container:
-        stream = container.add_stream("aac", rate=48_000, layout="mono")
+    with av.open(file, "w", format=form) as container:
+        stream = container.add_stream(codec, rate=48_000, layout="mono", bit_rate=64_000)
         frame = av.AudioFrame.from_ndarray(tone(rate=48_000)[None], format="fltp", layout="mono")
         frame.sample_rate = 48_000
         container.mux([*stream.encode(frame), *stream.encode(None)])
     sound = reader.read(file.getvalue(), 80)
     assert sound.seconds == pytest.approx(0.5, abs=0.1)
     assert values(sound).max() == pytest.approx(values(reader.read(GOOD, 80)).max(), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "ffconcat version 1.0\nfile private.wav\n",
+        "#EXTM3U\n#EXTINF:1,\nprivate.wav\n",
+        "v=0\no=- 0 0 IN IP4 127.0.0.1\nm=audio 5004 RTP/AVP 0\n",
+    ],
+)
+def test_a_list_of_files_is_no_sound(tmp_path, monkeypatch, listed):
+    """What lies beside the server is nobody's to hear."""
+    (tmp_path / "private.wav").write_bytes(GOOD)
+    monkeypatch.chdir(tmp_path)  # a library that guesses would open it from there
+    reader = AudioReader(AudioLimits(most_seconds=20, cpu_seconds=20, at_once=1))
+    with pytest.raises(InvalidRequest, match="no sound that quire reads; send one of WAV, FLAC"):
+        reader.read(listed.encode(), 80)
+    reader.close()
 
 
 def riff(form, data=b"\0" * 3200, size=None):

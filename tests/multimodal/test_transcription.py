@@ -1,5 +1,7 @@
 """A file's transcript, window by window: where windows begin, what is tried again, and what is carried on."""
 
+from dataclasses import replace
+
 import pytest
 
 from quire.core.errors import InvalidRequest, RequestFailed
@@ -13,6 +15,7 @@ from quire.multimodal.transcription import (
     check_language,
     written_by,
 )
+from quire.multimodal.word_times import WordTimes
 
 END, START, EN, DE, TRANSLATE, TRANSCRIBE, PREVIOUS, SILENT, NO_TIMES = range(256, 265)
 FIRST = NO_TIMES + 1
@@ -122,6 +125,26 @@ def test_segments_without_text_or_time_are_left_out():
     file = begin(1000)
     file.next_attempt()
     assert file.take(said(0.0, "  ", 2.0, 2.0, " x", 2.0)) == []
+
+
+def test_a_segment_whose_words_take_no_time_is_left_out_and_is_no_context(monkeypatch):
+    """Words move where segments begin and end; only then it is seen which of them last, as in Whisper's own code."""
+    file = begin(5000, words=True)
+    file.next_attempt()
+    assert file.take(said(0.0, " One.", 2.5, 2.5, " home.", 4.0, 4.0)) == []
+    assert file.to_align().tokens[-1] == END
+
+    def nothing_behind_the_first(self, segments, *rest):
+        first, second = segments
+        return [first, replace(second, start=2.5, end=2.5)]
+
+    monkeypatch.setattr(WordTimes, "add", nothing_behind_the_first)
+    [segment] = file.align([])
+    assert (segment.id, segment.text) == (0, " One.")
+    assert file.to_align() is None
+    attempt = file.next_attempt()
+    assert attempt.first_frame == 400
+    assert decode([token for token in attempt.tokens if token < END]) == " One."
 
 
 def test_a_model_that_closes_at_once_gets_on():

@@ -163,7 +163,8 @@ def test_requests_have_a_line_with_fields() -> None:
     out = configured("json")
     log = RequestLog(ObserveConfig())
     log.answered("POST", "/v1/completions", 200, 0.1234, "10.0.0.1")
-    log.answered("GET", "/health", 200, 0.001)
+    for path in ("/health", "/stats", "/stats/blocks", "/stats/experts", "/stats/adapters"):
+        log.answered("GET", path, 200, 0.001)
     log.answered("GET", "/health", 503, 0.001)
     first, second = objects(out)
     assert first["message"] == "POST /v1/completions 200 in 123.4 ms"

@@ -24,6 +24,8 @@ def test_every_exchange(group: Group) -> None:
     assert torch.equal(group.all_reduce(x.clone()), x)
     assert torch.equal(group.broadcast(x.clone()), x)
     assert torch.equal(group.gather_columns(x, 8), x)
+    assert torch.equal(group.gather_rows(x, [3]), x)
+    assert torch.equal(group.sum_rows(x.clone(), [3]), x)
 
 
 def test_within_a_graph(group: Group) -> None:

@@ -1,5 +1,6 @@
 """What a rank waits for, and when it gives up."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +26,12 @@ class _NeverDone:
         return False
 
 
-def test_a_rank_waits_until_it_hears_that_another_one_is_gone() -> None:
+@pytest.mark.parametrize(
+    "call",
+    [lambda group: group.all_reduce(torch.zeros(2)), lambda group: group.sum_rows(torch.zeros(3, 2), [2, 1])],
+    ids=["all_reduce", "sum_rows"],
+)
+def test_a_rank_waits_until_it_hears_that_another_one_is_gone(call: Callable[[Group], object]) -> None:
     work = _NeverDone(lambda waits: group.abandon() if waits == 3 else None)
 
     class Backend:
@@ -35,5 +41,5 @@ def test_a_rank_waits_until_it_hears_that_another_one_is_gone() -> None:
     group: Group = Group(0, 2, Backend())
 
     with pytest.raises(RankGone, match="another rank of the model is gone"):
-        group.all_reduce(torch.zeros(2))
+        call(group)
     assert work.waits == 3

@@ -19,6 +19,11 @@ in_the_core_mostly = pytest.mark.parametrize("compute", rarely(["fast", "exact"]
 """Which blocks a sequence has, and when, is the same for both."""
 
 
+def a_third_of_families(first: int) -> pytest.MarkDecorator:
+    """Beside whole prompts and chunks, each family runs one of three other ways normally, and all with --slow."""
+    return pytest.mark.parametrize("tiny", rarely(CASES, every=3, first=first), indirect=True, scope="module")
+
+
 @pytest.fixture(params=["exact", "fast"])
 def compute(request: pytest.FixtureRequest) -> str:
     """By torch's operations, and by the native core of CPUs where it is installed."""
@@ -51,6 +56,7 @@ def test_chunks_of_seven(tiny: Tiny, compute: str) -> None:
 
 
 @in_the_core_mostly
+@a_third_of_families(0)
 def test_prefix_hits(tiny: Tiny, compute: str) -> None:
     runner = Runner(tiny.path, cpu_compute=compute)
     head = prompt_of(30, seed=2)
@@ -63,6 +69,7 @@ def test_prefix_hits(tiny: Tiny, compute: str) -> None:
 
 
 @in_the_core_mostly
+@a_third_of_families(1)
 @pytest.mark.parametrize("mode", rarely(["recompute", "swap"], every=2))
 def test_after_preemption(tiny: Tiny, compute: str, mode: str) -> None:
     prompts = [prompt_of(20 + place, seed=10 + place) for place in range(4)]
@@ -84,6 +91,7 @@ def test_after_preemption(tiny: Tiny, compute: str, mode: str) -> None:
 
 
 @in_the_core_mostly
+@a_third_of_families(2)
 def test_in_a_mixed_batch(tiny: Tiny, compute: str) -> None:
     prompts = [prompt_of(length, seed=20 + length) for length in (2, 45, 9, 31, 17)]
     runner = Runner(tiny.path, cpu_compute=compute, max_num_seqs=5, max_num_batched_tokens=19)

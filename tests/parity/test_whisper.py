@@ -134,7 +134,8 @@ def test_another_activation_and_depth(tmp_path: Path) -> None:
 
 
 def test_what_an_encoder_does_not_go_with(folder: Path, oracle: Any) -> None:
-    for settings in ({"tensor_parallel_size": 2}, {"enable_lora": True}, {"compile": True}, {"quantization": "int8"}):
+    spread = ({"tensor_parallel_size": 2}, {"pipeline_parallel_size": 2})
+    for settings in (*spread, {"enable_lora": True}, {"compile": True}, {"quantization": "int8"}):
         with pytest.raises(ConfigError, match=r"--[a-z-]+ is for decoders so far.*has an encoder and a decoder"):
             start(folder, **settings)
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from quire.core.errors import InvalidRequest
+from quire.core.reasoning import ReasoningPart
 from quire.core.sampling_params import SamplingParams
 from quire.ops.functional import adjust_logits
 from quire.sampling.mode import GREEDY_BELOW
@@ -105,6 +106,21 @@ def test_what_is_satisfied_is_forgotten() -> None:
     assert state.mode.adjusts
     state.expire(lambda rows: dict.fromkeys(rows, 5))
     assert not state.mode.adjusts
+
+
+def test_a_budget_that_is_over_costs_nothing_and_binds_nobody() -> None:
+    state = SamplingState(3, 10, CPU)
+    part = ReasoningPart(start=(1,), end=(2,), is_open=True, budget=2)
+    admit(state, 1, Case([], SamplingParams(reasoning=part), output=[5]))
+    state.expire(dict.fromkeys)
+    assert state.mode.adjusts
+    state.release(1)
+    admit(state, 1, Case([], SamplingParams(reasoning=part), output=[5, 2]))
+    assert state.mode.adjusts
+    state.expire(dict.fromkeys)
+    assert not state.mode.adjusts
+    logits = torch.zeros(1, 10)
+    assert torch.equal(adjusted(state, 1, [0, 5, 2], logits), logits)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ leads to it. It applies plans like a worker, checks before every token that all 
 and samples a token that depends on everything before it. Any wrong share, copy, swap or eviction shows.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -53,6 +54,7 @@ def make_scheduler(
     queue_timeout: float | None = None,
     pacer: Pacer | None = None,
     whole_prompts: bool = False,
+    numbers: Iterator[int] | None = None,
 ) -> Scheduler:
     layout = KVLayout(block_size, num_blocks, num_cpu_blocks, groups, block_bytes=1, bytes_per_token=1, dtype="float32")
     limits = StepLimits(
@@ -73,6 +75,7 @@ def make_scheduler(
         pacer,
         queue_timeout,
         AlwaysAll(num_drafts) if num_drafts else None,
+        numbers=numbers,
     )
 
 

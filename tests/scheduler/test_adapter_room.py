@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.scheduler.adapter_room import MOST_PASSES, AdapterRoom
+from quire.scheduler.adapter_room import MOST_PASSES, AdapterRoom, AdapterUse
 
 PAGES = {"a": 1, "b": 2, "c": 3, "d": 1}
 
@@ -25,6 +25,36 @@ def test_an_adapter_is_loaded_once_for_all_its_requests() -> None:
     assert settled(room) == []
     assert all(map(room.is_granted, ("r1", "r2", "r3")))
     assert (room.stats.loads, room.stats.hits) == (1, 1)
+
+
+def test_uses_are_told_in_the_order_in_which_adapters_stay_and_come() -> None:
+    room = AdapterRoom(3, 2)
+    for request, key in (("r1", "a"), ("r2", "b"), ("r3", "b")):
+        room.ask(request, key, PAGES[key])
+    settled(room)
+    room.leave("r1")
+    assert room.uses() == [AdapterUse("b", True, 2, 0), AdapterUse("a", True, 0, 0)]
+    for request, key in (("r4", "c"), ("r5", "d"), ("r6", "b")):
+        room.ask(request, key, PAGES[key])
+    assert settled(room) == []
+    assert room.uses() == [
+        AdapterUse("b", True, 3, 0),
+        AdapterUse("a", True, 0, 0),
+        AdapterUse("c", False, 0, 1),
+        AdapterUse("d", False, 0, 1),
+    ]
+
+
+def test_an_adapter_on_the_device_may_wait_until_others_are_out_of_use() -> None:
+    room = AdapterRoom(4, 1)
+    for request, key in (("r1", "a"), ("r2", "d")):
+        room.ask(request, key, PAGES[key])
+        settled(room)
+        room.leave(request)
+    room.ask("r3", "a", PAGES["a"])
+    room.ask("r4", "d", PAGES["d"])
+    assert settled(room) == []
+    assert set(room.uses()) == {AdapterUse("a", True, 1, 0), AdapterUse("d", True, 0, 1)}
 
 
 def test_a_request_waits_until_its_adapter_is_there() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -52,6 +53,20 @@ def test_a_sample_has_what_charts_show() -> None:
     assert found.generation_tokens_per_second == 2
     assert found.ttft_p50 == pytest.approx(0.25, rel=0.12)
     assert found.itl_p95 == pytest.approx(0.02, rel=0.12)
+
+
+def test_a_sample_has_drafts_and_adapters() -> None:
+    metrics = Metrics(clock=lambda: 100.5)
+    before = EngineStats(step=1, adapters=2, waiting_adapters=1)
+    told = {"total_drafts": 4, "total_draft_tokens": 16, "total_accepted_tokens": 12, "total_adapter_hits": 7}
+    after = msgspec.structs.replace(before, step=2, total_adapter_loads=2, **told)
+    metrics.engine(0, before)
+    metrics.engine(0, after)
+    found = sample_of(100.5, metrics.snapshot(), load_of([after, EngineStats(adapters=3)]))
+    assert (found.drafts_per_second, found.draft_tokens_per_second, found.accepted_tokens_per_second) == (4, 16, 12)
+    assert (found.accepted_share, found.mean_accepted_length) == (0.75, 3.0)
+    assert (found.adapters_on_device, found.adapters_waiting) == (5, 1)
+    assert (found.adapter_hits_per_second, found.adapter_loads_per_second) == (7, 2)
 
 
 def test_columns_are_short_and_tell_ages() -> None:

@@ -112,7 +112,11 @@ def _hostile() -> dict[str, tuple[dict[str, Any], str]]:
         "sixty thousand channels": (_input_audio(bytes(form)), "channels"),
         "text": (_input_audio(b"#!/bin/sh\n" * 20), "content[0]"),
         "a program": (_input_audio(b"\x7fELF" + b"\0" * 200), "content[0]"),
-        "a playlist of the server's files": (_input_audio(b"#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n"), "content[0]"),
+        "a playlist of the server's files": (
+            _input_audio(b"#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n"),
+            "no sound that",
+        ),
+        "a list of the server's files": (_input_audio(b"ffconcat version 1.0\nfile private.wav\n"), "no sound that"),
         "a damaged MP3": (_input_audio(b"\xff\xfb\x90\x00" + b"\xff" * 500, "mp3"), "content[0]"),
         "a damaged FLAC": (_input_audio(b"fLaC" + b"\0" * 100, "flac"), "content[0]"),
         "too many bytes": (_input_audio(good + b"\0" * 3_000_000), "bytes"),

@@ -95,6 +95,7 @@ def test_every_answer_carries_its_id(live_server: LiveServer):
     refused = httpx.post(live_server.url + "/v1/completions", json={"prompt": 5})
     assert refused.status_code == 400
     assert refused.headers["x-request-id"].startswith("req_")
+    assert len(refused.headers["x-request-id"]) == 32, "as vLLM's"
 
 
 def test_plain_text_for_people_with_curl(live_server: LiveServer):

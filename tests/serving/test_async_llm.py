@@ -141,7 +141,7 @@ async def test_abort(llm):
 async def test_requests_that_cannot_run_are_refused(llm):
     with pytest.raises(RequestTooLarge, match="context holds 256"):
         await last(llm, "word " * 400)
-    with pytest.raises(InvalidRequest, match="beyond the vocabulary"):
+    with pytest.raises(InvalidRequest, match="out of vocabulary"):
         async for _ in llm.generate([10**6]):
             pass
 

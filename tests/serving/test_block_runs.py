@@ -67,3 +67,8 @@ def test_used_blocks_are_as_many_as_the_pool_counts_also_while_one_is_copied() -
     assert len(values) == pool.num_blocks
     book.next_step()
     book.kv.release(child)
+
+
+def test_blocks_of_several_ranks_follow_each_other() -> None:
+    first, second = Book(num_blocks=5), Book(num_blocks=7)
+    assert block_runs(first.kv, second.kv).runs == [FREE, 12]

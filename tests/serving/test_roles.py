@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,15 +37,20 @@ def alone(tiny_chat: Path) -> list[list[int]]:
     return [list(output.outputs[0].token_ids) for output in outputs]
 
 
-@pytest.fixture(scope="module")
-async def llm(tiny_chat: Path) -> AsyncIterator[AsyncLLM]:
-    async with await AsyncLLM.create(str(tiny_chat), prefill_engines=1, decode_engines=1, **SETTINGS) as started:
+WITHOUT_NIXL = pytest.mark.skipif(find_spec("nixl") is None, reason="nixl is not installed")
+
+
+@pytest.fixture(scope="module", params=["sockets", pytest.param("nixl", marks=WITHOUT_NIXL)])
+async def llm(tiny_chat: Path, request: pytest.FixtureRequest) -> AsyncIterator[AsyncLLM]:
+    roles = {"prefill_engines": 1, "decode_engines": 1, "kv_carrier": request.param}
+    async with await AsyncLLM.create(str(tiny_chat), **roles, **SETTINGS) as started:
         yield started
 
 
-async def all_ready(llm: AsyncLLM) -> list:
+async def all_ready(llm: AsyncLLM, gone: object = None) -> list:
+    """Once nobody counts on the client that is `gone` any more."""
     async with asyncio.timeout(120):
-        while not all(slot.client.is_ready for slot in llm.fleet.supervisor.slots):
+        while not all(slot.client.is_ready and slot.client is not gone for slot in llm.fleet.supervisor.slots):
             await asyncio.sleep(0.05)
     return [slot.client for slot in llm.fleet.supervisor.slots]
 
@@ -87,7 +93,7 @@ async def test_a_killed_engine_loses_nothing(llm, alone, role):
             await asyncio.sleep(0.001)
     os.kill(victim.pid, signal.SIGKILL)
     assert await running == alone
-    await books_balance(llm, await all_ready(llm))
+    await books_balance(llm, await all_ready(llm, gone=victim))
 
 
 @pytest.mark.parametrize(
@@ -96,6 +102,8 @@ async def test_a_killed_engine_loses_nothing(llm, alone, role):
         ({"role": "prefill"}, "--prefill-engines"),
         ({"kv_transfer": True}, "there is one"),
         ({"kv_transfer": True, "engines": "tcp://127.0.0.1:1"}, "quire engine"),
+        ({"kv_carrier": "nixl"}, "engines exchange no KV here"),
+        ({"kv_carrier": "nixl", "prefill_engines": 1, "decode_engines": 1, "sleep_after": 9.0}, "does not sleep"),
     ],
 )
 async def test_what_is_for_engines_is_refused_by_servers(tiny_chat, given, told):
@@ -103,14 +111,22 @@ async def test_what_is_for_engines_is_refused_by_servers(tiny_chat, given, told)
         await AsyncLLM.create(str(tiny_chat), **given, **SETTINGS)
 
 
+@pytest.mark.skipif(find_spec("nixl") is not None, reason="nixl is installed")
+async def test_without_nixl_engines_do_not_start(tiny_chat):
+    with pytest.raises(ConfigError, match=r"pip install quire\[nixl\]"):
+        async with await AsyncLLM.create(
+            str(tiny_chat), prefill_engines=1, decode_engines=1, kv_carrier="nixl", **SETTINGS
+        ):
+            pass
+
+
 def test_an_engine_whose_blocks_are_on_their_way_stays_awake():
     told: list[FromEngine] = []
     slept: list[int] = []
-    transit = SimpleNamespace(held={3: 1})
-    scheduler = SimpleNamespace(live_requests=[], kv=SimpleNamespace(transit=transit))
+    scheduler = SimpleNamespace(live_requests=[])
     loop: Any = SimpleNamespace(scheduler=scheduler, sleep_level=0, num_wakes=0, figures=None, has_work=False)
     loop.sleep, loop.wake_up = slept.append, lambda: slept.append(0)
-    exchange: Any = SimpleNamespace(pull=lambda *asked: slept.append(-1))
+    exchange: Any = SimpleNamespace(pull=lambda *asked: slept.append(-1), holds_blocks=True, stays_awake=False)
     runner = Runner(loop, STARTED, QueueChannel(told.append), exchange)
     runner._probe = SimpleNamespace(stats=EngineStats)
     runner._sleep(Sleep(1))
@@ -118,7 +134,12 @@ def test_an_engine_whose_blocks_are_on_their_way_stays_awake():
     [refusal] = told
     assert "on its way" in refusal.problem
     assert slept == []
-    transit.held = {}
+    exchange.holds_blocks = False
+    exchange.stays_awake = True
+    runner._sleep(Sleep(1))
+    runner._go_to_sleep()
+    assert "--kv-carrier nixl" in told[-1].problem
+    exchange.stays_awake = False
     runner._sleep(Sleep(1))
     runner._go_to_sleep()
     runner._pull(Pull(Request(id="r", prompt=Prompt((1,)), params=NO_ANSWER), "unix:///kv"))

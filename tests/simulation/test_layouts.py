@@ -47,7 +47,13 @@ def test_a_small_model_is_replicated_and_a_large_one_is_cut() -> None:
 
 def test_experts_are_spread_whole_too() -> None:
     found = judged("qwen3-30b-a3b", "h100", 2)
-    assert [str(layout) for layout in found] == ["TP 1 x 2", "TP 1 x PP 2 x 1", "TP 2 x 1", "TP+EP 2 x 1"]
+    assert [str(layout) for layout in found] == [
+        "TP 1 x 2",
+        "TP 1 x PP 2 x 1",
+        "TP 2 x 1",
+        "TP+EP 2 x 1",
+        "DP+EP 2 x 1",
+    ]
     bounds = {str(layout): layout.bound.rate for layout in found if layout.bound is not None}
     assert 0 < bounds["TP+EP 2 x 1"] <= bounds["TP 2 x 1"], "one rank is the one that the others wait for"
 

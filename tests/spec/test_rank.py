@@ -1,7 +1,7 @@
 """A rank's part of a model: sizes, which rows and columns it takes, and that all ranks together have the whole."""
 
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from quire.spec.mlp import MlpSpec
 from quire.spec.model import ModelSpec
 from quire.spec.rank import Place, heads_of, rank_spec
 from quire.spec.share import AxisShare, cut_parts, even_share
+from tests.config.examples import DEEPSEEK_V3_CONFIG
 from tests.spec.test_experts import MIXTRAL_8X7B
 
 LLAMA: dict[str, Any] = {
@@ -157,6 +158,24 @@ def test_spare_places_hold_the_experts_that_follow() -> None:
     gates = [part.name for part in mlps[2].up.parts if part.name.endswith("w1")]
     assert [name.split(".experts.")[1] for name in gates] == ["0.w1", "1.w1", "6.w1", "7.w1"]
     assert mlps[2].down.rows == 4 * spec.hidden_size
+
+
+def test_experts_alone_are_spread() -> None:
+    """Where ranks attend each to sequences of their own; experts that all tokens share stay with these."""
+    config = {**DEEPSEEK_V3_CONFIG, "num_hidden_layers": 4, "n_routed_experts": 16}
+    spec = describe(config, "config.json")
+    ranks = [rank_spec(spec, Place(rank, 2, whole_experts=True, experts_alone=True)) for rank in range(2)]
+    for part in ranks:
+        assert replace(part, layers=spec.layers) == spec
+        for layer, whole in zip(part.layers, spec.layers, strict=True):
+            assert replace(layer, mlp=whole.mlp) == whole
+            if isinstance(whole.mlp, ExpertsSpec):
+                assert isinstance(layer.mlp, ExpertsSpec)
+                assert layer.mlp.shared == whole.mlp.shared
+                assert layer.mlp.router == whole.mlp.router
+            else:
+                assert layer.mlp == whole.mlp
+    assert [_held(part.layers[-1].mlp) for part in ranks] == [tuple(range(8)), tuple(range(8, 16))]
 
 
 def _held(mlp: MlpSpec | ExpertsSpec) -> tuple[int, ...]:

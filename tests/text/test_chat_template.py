@@ -175,6 +175,20 @@ def test_requests_that_make_no_sense_are_refused(
         template_of(template_pool, CHATML).render(messages, **options)
 
 
+def test_a_role_of_the_models_own_is_taken_where_it_is_shown(template_pool: TemplatePool) -> None:
+    said = [{"role": "critic", "content": " Too long.\n"}]
+    shows = template_of(template_pool, "{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}{% endfor %}")
+    assert shows.render(said) == "[critic]Too long."
+    knows_others = template_of(template_pool, "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}")
+    with pytest.raises(InvalidRequest, match="shows nothing of what 'critic' says"):
+        knows_others.render([*USER, *said])
+    with pytest.raises(InvalidRequest, match="shows nothing of what 'critic' says"):
+        knows_others.render([*USER, {"role": "critic", "content": USER[0]["content"]}])  # another turn says that
+    assert knows_others.render([*USER, {"role": "system", "content": "Be brief."}]) == USER[0]["content"]
+    as_json = template_of(template_pool, "{% for m in messages %}[{{ m.role }}]{{ m.content | tojson }}{% endfor %}")
+    assert as_json.render([{"role": "ipython", "content": '{"temp": 42}\n'}]) == '[ipython]"{\\"temp\\": 42}\\n"'
+
+
 def test_messages_are_left_as_they_were(template_pool: TemplatePool) -> None:
     messages = [*USER, {"role": "assistant", "content": "x", "reasoning": "y"}]
     template_of(template_pool, CHATML).render(messages, add_generation_prompt=False, continue_final_message=True)

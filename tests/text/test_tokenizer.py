@@ -104,6 +104,21 @@ def test_token_bytes_join_to_the_text(byte_level: tokenizers.Tokenizer) -> None:
         assert b"".join(map(tokenizer.token_bytes, tokenizer.encode(text))) == text.encode()
 
 
+def test_spans_are_where_tokens_stand(byte_level: tokenizers.Tokenizer) -> None:
+    tokenizer = wrapped(byte_level)
+    for text in TEXTS:
+        tokens = tokenizer.encode(text)
+        spans = tokenizer.spans(text, tokens)
+        assert spans is not None
+        assert len(spans) == len(tokens)
+        assert all(0 <= start <= end <= len(text) for start, end in spans)
+        assert tokenizer.spans(text, [*tokens, tokens[-1] if tokens else 0]) is None, "they are another text's"
+    plain = "one two"
+    assert [plain[a:b] for a, b in tokenizer.spans(plain, tokenizer.encode(plain)) or ()] == [
+        tokenizer.decode([token]) for token in tokenizer.encode(plain)
+    ]
+
+
 def test_truncation_and_padding_of_the_file_are_left_out(byte_level: tokenizers.Tokenizer) -> None:
     backend = tokenizers.Tokenizer.from_str(byte_level.to_str())
     backend.enable_truncation(3)

@@ -20,13 +20,16 @@ from quire.engine.assemble import make_scheduler
 from quire.engine.loop import EngineLoop
 from quire.executor.inline import start_inline
 from quire.kvcache.invariants import check
-from quire.sampling.core_sampler import can_draw
-from quire.worker import cpu_core
+from quire.worker import core_steps, cpu_core
 from quire.worker.core_record import load_record, save_record
 from quire.worker.core_worker import CoreWorker
+from quire.worker.plain_steps import PlainSteps
 from tests.ops.cpu.machines import needs_core
 from tests.parity.tiny import CASES, make_tiny
 from tests.tiny_model import make_text_model
+from tests.worker.speculation import NGRAM, SUFFIX
+from tests.worker.speculation import requests as repeating
+from tests.worker.speculation import start as start_drafting
 from tests.worker.test_cpu_core import resolved_for
 
 pytestmark = needs_core
@@ -48,6 +51,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "quire" / "packed"
 
 
+WISHES: list[dict[str, Any]] = [
+    {"temperature": 0.7, "repetition_penalty": 1.5},
+    {"temperature": 0.0, "logprobs": 2},
+    {"temperature": 0.0, "presence_penalty": 0.7, "frequency_penalty": 0.4, "logprobs": 0},
+    {"temperature": 0.8, "logit_bias": {9: 4.0, 11: 3.0}, "top_p": 0.8, "n": 2},
+    {"temperature": 0.0, "allowed_token_ids": (7, 9, 11, 13), "frequency_penalty": 1.0},
+    {"temperature": 0.9, "min_tokens": 9, "stop_token_ids": (5, 6, 7, 8), "ignore_eos": False},
+    {"temperature": 1.0, "best_of": 3, "logprobs": 1, "logprob_token_ids": (4, 8)},
+]
+"""What the core draws, too."""
+
+
 def resolved(path: Path) -> Resolved:
     return resolved_for(path, max_num_seqs=4, max_num_batched_tokens=16, block_size=4, replicas=1, cpu_threads=1)
 
@@ -67,7 +82,7 @@ def requests(params: list[dict[str, Any]], length: int = 12) -> list[Request]:
         Request(
             id=f"r{number}",
             prompt=Prompt(tuple(5 + place % 7 for place in range(9 + 5 * (number % 3)))),
-            params=SamplingParams(max_tokens=length, ignore_eos=True, detokenize=False, **given),
+            params=SamplingParams(**{"max_tokens": length, "ignore_eos": True, "detokenize": False} | given),
         )
         for number, given in enumerate(params)
     ]
@@ -117,7 +132,7 @@ def test_what_a_record_cannot_say_is_not_kept(tmp_path: Path, cache: Path) -> No
 
 def test_a_request_that_needs_torch_takes_over_the_same_memory(tmp_path: Path) -> None:
     path = make_text_model(tmp_path / "model").path
-    asked = requests([*PLAIN, {"temperature": 0.7, "repetition_penalty": 1.5}, {"temperature": 0.0, "logprobs": 2}], 20)
+    asked = requests([*WISHES[:3], *PLAIN, {"temperature": 0.0, "prompt_logprobs": 2}, *WISHES], 20)
     expected = run(start(path), asked)
     loop = start(path)
     worker = worker_of(loop)
@@ -127,13 +142,82 @@ def test_a_request_that_needs_torch_takes_over_the_same_memory(tmp_path: Path) -
     assert run(loop, requests(PLAIN)) == run(start(path), requests(PLAIN))
 
 
+def test_wishes_are_granted_without_torch_as_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tokens and logprobs."""
+    path = make_text_model(tmp_path / "model").path
+    asked = requests([*WISHES, *PLAIN, *WISHES], 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(core_steps, "can_draw", lambda params: False)
+        expected = run_with_logprobs(start(path), asked)
+    loop = start(path)
+    worker = worker_of(loop)
+    assert isinstance(worker, CoreWorker)
+    assert run_with_logprobs(loop, asked) == expected
+    assert worker._whole is None
+
+
+def test_whoever_draws_knows_what_was_said_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole worker takes over in the middle of answers whose tokens all count, and its steps go now this way, now
+    that way."""
+    path = make_text_model(tmp_path / "model").path
+    counting: dict[str, Any] = {"temperature": 0.0, "frequency_penalty": 2.0, "logprobs": 1, "max_tokens": 60}
+    needs_torch = {"temperature": 0.0, "prompt_logprobs": 0, "max_tokens": 9}
+    asked = requests([counting, counting, counting, *[needs_torch] * 4])
+    with monkeypatch.context() as patch:
+        patch.setattr(core_steps, "can_draw", lambda params: False)
+        expected = run_with_logprobs(start(path), asked, between=9)
+    loop = start(path)
+    worker = worker_of(loop)
+    assert isinstance(worker, CoreWorker)
+    taken = []
+    whole = PlainSteps.run
+    monkeypatch.setattr(PlainSteps, "run", lambda *given: taken.append(result := whole(*given)) or result)
+    assert run_with_logprobs(loop, asked, between=9) == expected
+    assert sum(result is not None for result in taken) > 9
+    assert sum(result is None for result in taken) > 9
+
+
+def run_with_logprobs(
+    loop: EngineLoop, asked: list[Request], between: int = 0
+) -> dict[tuple[str, int], list[tuple[int, Any]]]:
+    """As `run`, with logprobs beside the tokens; so many steps go by between requests."""
+    found: dict[tuple[str, int], list[tuple[int, Any]]] = {}
+    waiting = list(asked)
+    steps = 0
+    while waiting or loop.has_work:
+        if waiting and steps % (1 + between) == 0:
+            loop.add(waiting.pop(0))
+        steps += 1
+        update, ended = loop.step()
+        assert not any(seq.failure for seq in ended)
+        unread = {id: list(each) for id, each in update.logprobs.items()}
+        for seq, token in zip(update.sequences, update.tokens, strict=True):
+            reported = unread.get(seq.id)
+            found.setdefault((seq.request.id, seq.index), []).append((token, reported.pop(0) if reported else None))
+    return found
+
+
+@pytest.mark.parametrize("method", [NGRAM, SUFFIX])
+def test_wishes_are_granted_with_drafts_as_without(method: dict[str, Any], tmp_path: Path) -> None:
+    path = make_text_model(tmp_path / "model").path
+    asked = repeating([*WISHES, *PLAIN, *WISHES], length=40)
+    settings: dict[str, Any] = {"max_num_seqs": 4, "dtype": "float32"}
+    expected = run_with_logprobs(start_drafting(path, None, **settings), asked)
+    loop = start_drafting(path, method, **settings)
+    assert isinstance(worker_of(loop), CoreWorker)
+    assert run_with_logprobs(loop, asked) == expected
+    assert worker_of(loop)._whole is None
+    assert loop.scheduler.drafts.accepted > 20
+
+
 def test_requests_wait_for_torch_outside_every_step(tmp_path: Path) -> None:
     path = make_text_model(tmp_path / "model").path
     run(start(path), requests(PLAIN[:1]))
     worker = worker_of(start(path))
-    [plain, penalized] = requests([{"top_k": 3}, {"presence_penalty": 0.5}])
+    [plain, penalized, reported] = requests([{"top_k": 3}, {"presence_penalty": 0.5}, {"prompt_logprobs": 1}])
     assert worker.prepare(plain) is None
-    for asked in (penalized, reading()):
+    assert worker.prepare(penalized) is None
+    for asked in (reported, reading()):
         importing = worker.prepare(asked)
         if importing is not None:  # it is imported here already, so this may be over at once
             wait([importing])
@@ -204,23 +288,6 @@ def test_rows_are_forgotten_after_a_step_that_threw(tmp_path: Path, monkeypatch:
     assert run(loop, requests(PLAIN)) == expected
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        *({"presence_penalty": 0.1}, {"frequency_penalty": 0.1}, {"repetition_penalty": 1.1}, {"logit_bias": {3: 1.0}}),
-        *({"min_tokens": 2}, {"bad_words": ("a",)}, {"allowed_token_ids": (3,)}, {"structured": {"regex": "a"}}),
-        *({"logprobs": 0}, {"prompt_logprobs": 1}, {"n": 1, "best_of": 2}),
-    ],
-)
-def test_what_the_core_does_not_draw(params: dict[str, Any]) -> None:
-    assert not can_draw(SamplingParams(**params))
-
-
-@pytest.mark.parametrize("params", [*PLAIN, {"stop": ("x",)}, {"max_tokens": None}, {"cache_salt": "s"}])
-def test_what_the_core_draws(params: dict[str, Any]) -> None:
-    assert can_draw(SamplingParams(**params))
-
-
 def record_file(path: Path, cache: Path) -> Path:
     run(start(path), requests(PLAIN[:1]))
     [file] = [file for file in cache.iterdir() if file.suffix == ".record"]
@@ -270,7 +337,9 @@ cpu_core._SMALLEST_KEPT = 0
 llm = LLM(sys.argv[1], num_gpu_blocks_override=64)
 [plain] = llm.generate(["ab"], SamplingParams(max_tokens=6, temperature=0.8, seed=1))
 print(plain.outputs[0].token_ids, "torch" in sys.modules)
-[bound] = llm.generate(["ab"], SamplingParams(max_tokens=6, temperature=0.8, seed=1, logprobs=1))
+[bound] = llm.generate(["ab"], SamplingParams(max_tokens=6, temperature=0.8, seed=1, logprobs=1, logit_bias={9: 0.0}))
+print(bound.outputs[0].token_ids, "torch" in sys.modules)
+[bound] = llm.generate(["ab"], SamplingParams(max_tokens=6, temperature=0.8, seed=1, prompt_logprobs=1))
 print(bound.outputs[0].token_ids, "torch" in sys.modules)
 """
 
@@ -285,5 +354,5 @@ def test_the_second_start_imports_torch_only_for_requests_that_need_it(tmp_path:
         for _ in range(2)
     )
     tokens = first[0].removesuffix(" True")
-    assert first == [f"{tokens} True"] * 2
-    assert second == [f"{tokens} False", f"{tokens} True"]
+    assert first == [f"{tokens} True"] * 3
+    assert second == [f"{tokens} False", f"{tokens} False", f"{tokens} True"]

@@ -1,17 +1,13 @@
 """Heads that draft: drafts are those of the published formulas, answers those without drafts, and a head that was
 fitted to a model is right now and then."""
 
-import math
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from quire.config.engine import EngineConfig
 from quire.core.errors import CheckpointError, ConfigError
-from quire.core.request import Request
 from quire.engine.loop import EngineLoop
 from quire.engine.start import start_loop
 from tests.ops.cpu.machines import needs_core
@@ -109,11 +105,11 @@ def fitted(kind: str, tiny: Tiny, folder: Path, settings: dict[str, Any]) -> tup
 
 
 @pytest.mark.parametrize("swap", [False, True])
-def test_what_it_keeps_follows_preempted_sequences(tiny: Tiny, swap: bool, tmp_path: Path) -> None:
+def test_what_it_keeps_follows_preempted_sequences(tiny: Tiny, kind: str, swap: bool, tmp_path: Path) -> None:
     more = {"swap_space": 0.001, "preemption_mode": "swap"} if swap else {"enable_prefix_caching": False}
     settings = SETTINGS | {"num_gpu_blocks_override": 34, "max_num_seqs": 6} | more
-    path, (asked, plain) = fitted("eagle", tiny, tmp_path, settings)
-    loop = start(tiny.path, drafting("eagle", path), **settings)
+    path, (asked, plain) = fitted(kind, tiny, tmp_path, settings)
+    loop = start(tiny.path, drafting(kind, path), **settings)
     assert run(loop, asked) == plain
     stats = loop.scheduler.stats
     assert (stats.preempted_swap if swap else stats.preempted_recompute) > 1
@@ -173,39 +169,6 @@ def test_medusa_has_a_head_for_each_draft(tiny: Tiny, tmp_path: Path) -> None:
     path = save(make_head("medusa", tiny), "medusa", tmp_path)
     with pytest.raises(ConfigError, match=r"has num_speculative_tokens 4, and .* has 3 heads"):
         start(tiny.path, drafting("medusa", path, 4))
-
-
-@pytest.mark.parametrize("draws", [300, pytest.param(20_000, marks=pytest.mark.slow)])
-def test_sampled_tokens_have_the_same_distribution(tiny: Tiny, kind: str, path: Path, draws: int) -> None:
-    """Top-p and penalties on: the third token of answers with drafts, and of other answers without, by chi-square."""
-
-    def counts(drafting: dict[str, Any] | None, first_seed: int) -> Counter[int]:
-        loop = start(tiny.path, drafting, **SETTINGS, max_num_seqs=50, num_gpu_blocks_override=400)
-        params = {"temperature": 0.5, "top_p": 0.8, "frequency_penalty": 0.5, "max_tokens": 3}
-        [request] = requests([params])
-        asked = [
-            Request(
-                id=f"s{number}", prompt=request.prompt, params=structs.replace(request.params, seed=first_seed + number)
-            )
-            for number in range(draws)
-        ]
-        for each in asked:
-            loop.add(each)
-        tokens: dict[str, list[int]] = {}
-        while loop.has_work:
-            update, _ = loop.step()
-            for sequence, token in zip(update.sequences, update.tokens, strict=True):
-                tokens.setdefault(sequence.request.id, []).append(token)
-        return Counter(each[2] for each in tokens.values())
-
-    one, other = counts(drafting(kind, path, 2), 0), counts(None, draws)
-    usual = [token for token in one | other if one[token] + other[token] >= 10]
-    table = [[found[token] for token in usual] for found in (one, other)]
-    rest = [sum(found.values()) - sum(row) for found, row in zip((one, other), table, strict=True)]
-    columns = [pair for pair in (*zip(*table, strict=True), tuple(rest)) if sum(pair)]
-    chi_square = sum((first - second) ** 2 / (first + second) for first, second in columns)
-    freedom = len(columns) - 1
-    assert chi_square < freedom + 4 * math.sqrt(2 * freedom) + 4, "one time in some ten thousand"
 
 
 @pytest.mark.gpu

@@ -11,7 +11,7 @@ from msgspec import structs
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError
 from quire.core.prompt import Prompt
-from quire.engine.draft_plan import plan_draft
+from quire.engine.draft_plan import plan_checked_drafter
 from quire.engine.loop import EngineLoop
 from quire.engine.start import start_loop
 from quire.executor.inline import local_device_facts
@@ -96,6 +96,19 @@ def test_it_sees_prompts_that_take_several_steps(path: Path) -> None:
     assert loop.scheduler.drafts.share_accepted == 1.0
 
 
+def test_it_sees_what_it_has_missed_where_drafts_were_planned_that_nobody_had(path: Path) -> None:
+    """As on GPUs and over ranks, where the host does not know; behind steps without proposals, beside prompts."""
+    settings = {"cpu_compute": "exact", "enable_prefix_caching": False, "max_num_batched_tokens": 16, "max_num_seqs": 4}
+    loop = start(path, drafting(path), **settings)
+    loop.executor._worker._drafting._is_read_first = False  # type: ignore[attr-defined]
+    loop.scheduler._draft_length = NowAndThen(3)
+    long = [Prompt(tuple(5 + place * (place + number) % 190 for place in range(30))) for number in range(4)]
+    asked = requests([{"temperature": 0.0}] * 4, length=30)
+    run(loop, [structs.replace(request, prompt=prompt) for request, prompt in zip(asked, long, strict=True)])
+    assert loop.scheduler.drafts.accepted > 10
+    assert loop.scheduler.drafts.share_accepted == 1.0
+
+
 @pytest.mark.parametrize("swap", [False, True])
 def test_its_kv_follows_preempted_sequences(path: Path, swap: bool) -> None:
     more = {"swap_space": 0.001, "preemption_mode": "swap"} if swap else {"enable_prefix_caching": False}
@@ -132,7 +145,7 @@ def test_another_vocabulary_is_refused(path: Path, tmp_path: Path) -> None:
     wider = replace(facts, spec=replace(facts.spec, vocab_size=facts.spec.vocab_size + 8))
     asked = EngineConfig.from_flat(model=str(path), speculative_config=drafting(path))
     with pytest.raises(ConfigError, match=r"with 199 tokens, and .* has 207; .* must have the same vocabulary"):
-        plan_draft(asked, path, wider, local_device_facts())
+        plan_checked_drafter(asked, path, wider, local_device_facts())
 
 
 def test_a_large_model_of_windows_alone_has_no_place_for_it(path: Path, tmp_path: Path) -> None:

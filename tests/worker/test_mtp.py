@@ -14,6 +14,7 @@ from transformers.models.glm4_moe import modeling_glm4_moe as glm
 
 from quire.core.errors import CheckpointError, ConfigError
 from tests.parity.tiny import Tiny, make_tiny
+from tests.worker.reference_heads import Head, fit
 from tests.worker.speculation import as_on_a_gpu, requests, run, start
 from tests.worker.test_draft_heads import drafts_of_step
 from tests.worker.test_speculation import SIMPLE, Prepare, as_it_is
@@ -26,37 +27,26 @@ LAYERS: dict[str, tuple[Callable[..., nn.Module], Callable[..., nn.Module], Call
 }
 
 
-class Mtp(nn.Module):
+class Mtp(Head):
     """By the names of published checkpoints, without what it shares with the model."""
 
     def __init__(self, tiny: Tiny, name: str) -> None:
-        super().__init__()
+        super().__init__(tiny)
         config = tiny.oracle.config
         layer, norm, angles = LAYERS[name]
-        self._large = (tiny.oracle, angles(config))
+        self._angles = angles(config)
         self.layer = layer(config, config.num_hidden_layers)
         self.enorm, self.hnorm, self.norm = (norm(config.hidden_size, config.rms_norm_eps) for _ in range(3))
         self.eh_proj = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=False)
 
-    @torch.no_grad()
     def step(self, words: Tensor, features: Tensor) -> Tensor:
         x = self.eh_proj(torch.cat((self.enorm(words), self.hnorm(features)), -1))[None]
         length = x.shape[1]
         mask = torch.full((length, length), -torch.inf).triu(1)[None, None]
-        angles = self._large[1](x, torch.arange(length)[None])
+        angles = self._angles(x, torch.arange(length)[None])
         found = self.layer(x, attention_mask=mask, position_embeddings=angles)
         result: Tensor = self.norm(found[0] if isinstance(found, tuple) else found)[0]
         return result
-
-    @torch.no_grad()
-    def drafts(self, tokens: list[int], count: int) -> list[int]:
-        large, said = self._large[0], list(tokens)
-        features = large.model(torch.tensor([tokens[:-1]]), use_cache=False).last_hidden_state[0]
-        for _ in range(count):
-            new = self.step(large.model.embed_tokens(torch.tensor(said[1:])), features)
-            features = torch.cat((features, new[-1:]))
-            said.append(int(large.lm_head(new[-1]).argmax()))
-        return said[len(tokens) :]
 
     def tensors(self, number: int) -> dict[str, Tensor]:
         start = f"model.layers.{number}."
@@ -80,20 +70,36 @@ class Mtp(nn.Module):
                 yield name, each
 
 
-@pytest.fixture(scope="module", params=list(LAYERS))
-def with_mtp(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Mtp]:
-    tiny = make_tiny(request.param, tmp_path_factory.mktemp(request.param))
-    mtp = Mtp(tiny, request.param)
+def make_mtp(name: str, folder: Path) -> tuple[Tiny, Mtp]:
+    """A tiny model of this family, and a layer of random weights that its files do not have yet."""
+    tiny = make_tiny(name, folder)
+    mtp = Mtp(tiny, name)
     torch.manual_seed(9)
     with torch.no_grad():
         for parameter in mtp.parameters():
             noise = torch.randn_like(parameter)
             parameter.copy_(noise * 0.12 if parameter.dim() > 1 else parameter + noise * 0.1)
+    return tiny, mtp
+
+
+def add_mtp(tiny: Tiny, mtp: Mtp) -> Path:
+    """Write the layer into the model's files; returns where these are."""
     file = tiny.path / "model.safetensors"
     save_file(load_file(file) | mtp.tensors(tiny.oracle.config.num_hidden_layers), file)
     config = tiny.path / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"num_nextn_predict_layers": 1}))
-    return tiny.path, mtp
+    return tiny.path
+
+
+def make_with_mtp(name: str, folder: Path) -> tuple[Path, Mtp]:
+    """A tiny model of this family whose files have the layer, and the layer."""
+    tiny, mtp = make_mtp(name, folder)
+    return add_mtp(tiny, mtp), mtp
+
+
+@pytest.fixture(scope="module", params=list(LAYERS))
+def with_mtp(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Mtp]:
+    return make_with_mtp(request.param, tmp_path_factory.mktemp(request.param))
 
 
 def test_drafts_are_those_of_the_layer(with_mtp: tuple[Path, Mtp]) -> None:
@@ -118,6 +124,21 @@ def test_answers_are_those_without(with_mtp: tuple[Path, Mtp], prepare: Prepare)
     loop = prepare(start(path, MTP, **SETTINGS))
     assert run(loop, requests(SIMPLE)) == plain
     assert loop.scheduler.drafts.tokens > 50
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_what_it_keeps_follows_preempted_sequences(swap: bool, tmp_path: Path) -> None:
+    more = {"swap_space": 0.001, "preemption_mode": "swap"} if swap else {"enable_prefix_caching": False}
+    settings = SETTINGS | {"num_gpu_blocks_override": 34, "max_num_seqs": 6} | more
+    tiny, mtp = make_mtp("deepseek_v3", tmp_path)
+    asked = requests([{"temperature": 0.0}] * 6, length=40)
+    plain = run(start(tiny.path, None, **settings | {"num_gpu_blocks_override": 200}), asked)
+    fit(mtp, [[*request.prompt.tokens, *plain[request.id, 0]] for request in asked[:2]], rounds=30)
+    loop = start(add_mtp(tiny, mtp), MTP, **settings)
+    assert run(loop, asked) == plain
+    stats = loop.scheduler.stats
+    assert (stats.preempted_swap if swap else stats.preempted_recompute) > 1
+    assert loop.scheduler.drafts.accepted > 10
 
 
 @pytest.mark.parametrize(

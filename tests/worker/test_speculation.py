@@ -52,10 +52,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny("llama", tmp_path_factory.mktemp("llama")).path
 
 
-def make_compare(path: Path, prepare: Prepare, asked: list[Request], **settings: Any) -> EngineLoop:
+def make_compare(
+    path: Path, prepare: Prepare, asked: list[Request], drafting: dict[str, Any] = NGRAM, **settings: Any
+) -> EngineLoop:
     """Answers with drafts and without are the same."""
     plain = run(prepare(start(path, None, **settings)), asked)
-    loop = prepare(start(path, NGRAM, **settings))
+    loop = prepare(start(path, drafting, **settings))
     assert run(loop, asked) == plain
     scheduler = loop.scheduler
     assert scheduler.drafts.tokens >= scheduler.drafts.accepted
@@ -88,18 +90,23 @@ def test_windows_learned_positions_and_angles_that_change(name: str, prepare: Pr
 
 
 @pytest.mark.parametrize("prepare", [as_it_is, as_on_a_gpu])
-def test_preempted_sequences_go_on_as_they_would(path: Path, prepare: Prepare) -> None:
+@pytest.mark.parametrize("drafting", [NGRAM, SUFFIX])
+def test_preempted_sequences_go_on_as_they_would(path: Path, prepare: Prepare, drafting: dict[str, Any]) -> None:
     asked = requests(PARAMS[:5] * 2, length=40)
     settings = {"cpu_compute": "exact", "num_gpu_blocks_override": 34, "max_num_seqs": 6, "enable_prefix_caching": True}
-    loop = make_compare(path, prepare, asked, **settings)
+    loop = make_compare(path, prepare, asked, drafting, **settings)
     assert loop.scheduler.stats.preempted_recompute > 2
+    assert loop.scheduler.drafts.accepted > 10
 
 
 @pytest.mark.parametrize("prepare", [as_it_is, as_on_a_gpu])
-def test_swapped_sequences_go_on_as_they_would(path: Path, prepare: Prepare) -> None:
+@pytest.mark.parametrize("drafting", [NGRAM, SUFFIX])
+def test_swapped_sequences_go_on_as_they_would(path: Path, prepare: Prepare, drafting: dict[str, Any]) -> None:
     settings = {"num_gpu_blocks_override": 34, "max_num_seqs": 6, "swap_space": 0.001, "preemption_mode": "swap"}
-    loop = make_compare(path, prepare, requests(PARAMS[:5] * 2, length=40), cpu_compute="exact", **settings)
+    asked = requests(PARAMS[:5] * 2, length=40)
+    loop = make_compare(path, prepare, asked, drafting, cpu_compute="exact", **settings)
     assert loop.scheduler.stats.preempted_swap > 2
+    assert loop.scheduler.drafts.accepted > 10
 
 
 @needs_core
@@ -109,12 +116,13 @@ def test_the_native_core_alone_drafts_too_and_torch_takes_over(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(cpu_core, "_SMALLEST_KEPT", 0)
-    more = [*SIMPLE, {"temperature": 0.3, "repetition_penalty": 1.2}, *SIMPLE]
+    simple = [*SIMPLE, {"temperature": 0.3, "repetition_penalty": 1.2}]
+    more = [*SIMPLE, {"temperature": 0.3, "prompt_logprobs": 1}, *SIMPLE]
     run(start(path, None), requests(SIMPLE[:1]))  # leaves a record
-    plain = run(start(path, None), requests(SIMPLE))
+    plain = run(start(path, None), requests(simple))
     loop = start(path, asked)
     assert isinstance(loop.executor._worker, CoreWorker)  # type: ignore[attr-defined]
-    assert run(loop, requests(SIMPLE)) == plain
+    assert run(loop, requests(simple)) == plain
     assert loop.executor._worker._whole is None  # type: ignore[attr-defined]
     assert loop.scheduler.drafts.accepted > 10
     expected = run(start(path, None), requests(more))

@@ -48,7 +48,7 @@ _OTHERWISE = {
 """Settings of the command line that Serve has a word of its own for."""
 _OF_THE_GATE = ("api_key", "keys", "allowed_origins", "allowed_hosts")
 """What the gateway asks of clients; servers are asked by the gateway alone."""
-_OF_ROLES = ("prefill_engines", "decode_engines", "replicas", "data_parallel_size", "kv_transfer")
+_OF_ROLES = ("prefill_engines", "decode_engines", "replicas", "data_parallel_size", "kv_transfer", "kv_carrier")
 """What has no meaning where engines have replicas of their own."""
 _PREFIX = "QUIRE_"
 _FIELDS = field_sections(EngineConfig)

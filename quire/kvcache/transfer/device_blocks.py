@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quire.core.carried_blocks import BlockPlace
 from quire.kvcache.swap import PAGE, cuda_lock, cuda_unlock
 from quire.kvcache.transfer.pitched_copy import LARGEST_PITCH, to_device, to_host
 
@@ -49,8 +50,17 @@ class DeviceBlocks:
         event.record(torch.cuda.current_stream(self._blocks.device))
         return event
 
-    def views(self, block: int) -> list[memoryview] | None:
-        return None
+    def place(self) -> BlockPlace:
+        device = self._blocks.device.index
+        number = torch.cuda.current_device() if device is None else device
+        address, count = self._blocks.data_ptr(), self._blocks.shape[0]
+        return BlockPlace(address, number, self._planes, count, self._row_bytes, self._pitch)
+
+    def wait_for(self, fence: Any) -> None:
+        torch.cuda.set_device(self._blocks.device)
+        self._in.query()  # through torch: from here on this thread, too, has the device's context
+        if fence is not None:
+            fence.synchronize()
 
     def read(self, blocks: Sequence[int], target: memoryview) -> None:
         self._carry(blocks, target, to_host, self._out)

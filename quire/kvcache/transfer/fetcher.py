@@ -10,32 +10,34 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from mmap import mmap
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
-from zlib import crc32
 
 import msgspec
 
 from quire.core.carried_blocks import CarriedBlocks
 from quire.kvcache.prefix import CachedBlock
 from quire.kvcache.transfer.carriage import Carriage
+from quire.kvcache.transfer.carrier import Inbound
 from quire.kvcache.transfer.format import KVFormat
-from quire.kvcache.transfer.shared_slots import SharedSlots
+from quire.kvcache.transfer.nixl_carrier import NixlIn, NixlMemory
+from quire.kvcache.transfer.slot_carrier import SlotsIn
+from quire.kvcache.transfer.stream_carrier import StreamIn
 from quire.kvcache.transfer.wire import (
     HANDSHAKE_SECONDS,
     Done,
     Enough,
     Hello,
+    Kept,
     Pieces,
     Taken,
     TransferRefused,
     Unwelcome,
     Want,
+    Welcome,
     connect,
     frame,
-    receive_into,
     receive_to_fetcher,
     receive_welcome,
 )
@@ -73,11 +75,14 @@ class KVFetcher:
         secret: bytes,
         wake: Callable[[], None],
         ca_file: str | None = None,
+        nixl: NixlMemory | None = None,
     ) -> None:
+        """With `nixl`, blocks are read out of the memory of engines that let others do so."""
         self.format = own
         self.blocks = blocks
         self.secret = secret
         self.ca_file = ca_file
+        self.nixl = nixl
         self.counts = Carriage()
         self.wake = wake
         self._lines: dict[str, list[_Line]] = {}
@@ -119,6 +124,8 @@ class _Line:
         self._lock = Lock()
         self._open: dict[int, tuple[Fetch, dict[int, CachedBlock]]] = {}
         """Fetches by number, with what has not come of them, by its place in what this line was asked for."""
+        self._taken: dict[int, list[tuple[Fetch, CachedBlock, bool]]] = {}
+        """What was read and is only known to have come with the sender's word, by the number it was lent under."""
         self._connection: socket.socket | None = None
         self._is_running = False
 
@@ -149,14 +156,15 @@ class _Line:
     def _run(self) -> None:
         """Connect, ask for what is open, and receive until the connection ends."""
         connection: socket.socket | None = None
-        slots: SharedSlots | None = None
+        inbound: Inbound | None = None
         try:
-            connection, slots = self._connect()
+            connection = connect(self._address, self._fetcher.secret, self._fetcher.ca_file)
+            inbound = self._inbound(connection)
             with self._lock:
                 self._connection = connection
                 for fetch, entries in self._open.values():
                     self._send(connection, _want(fetch, list(entries.values())))
-            self._receive(connection, slots)
+            self._receive(connection, inbound)
         except TransferRefused as error:
             self._fetcher.counts.refuse()
             _log.warning("no KV comes from %s: %s", self._address, error)
@@ -167,95 +175,91 @@ class _Line:
         finally:
             if connection is not None:
                 connection.close()
+            if inbound is not None:
+                inbound.close()
             self._lost()
 
-    def _connect(self) -> tuple[socket.socket, SharedSlots | None]:
-        fetcher = self._fetcher
-        connection = connect(self._address, fetcher.secret, fetcher.ca_file)
-        try:
-            connection.settimeout(HANDSHAKE_SECONDS)
-            connection.sendall(frame(Hello(fetcher.format)))
-            welcome, descriptor = receive_welcome(connection)
-            if isinstance(welcome, Unwelcome):
-                raise TransferRefused(welcome.why)
-            connection.settimeout(None)
-            if descriptor is None:
-                return connection, None
-            slots = SharedSlots(welcome.slot_bytes, welcome.num_slots, descriptor)  # type: ignore[union-attr]
-            slots.close_descriptor()
-            fetcher.blocks.lock(slots.whole)
-            return connection, slots
-        except BaseException:
-            connection.close()
-            raise
+    def _inbound(self, connection: socket.socket) -> Inbound:
+        """Agree with the sender on how blocks come."""
+        fetcher, nixl = self._fetcher, self._fetcher.nixl
+        connection.settimeout(HANDSHAKE_SECONDS)
+        connection.sendall(frame(Hello(fetcher.format, nixl is not None, nixl is None or nixl.checks)))
+        welcome, descriptor = receive_welcome(connection)
+        if isinstance(welcome, Unwelcome):
+            raise TransferRefused(welcome.why)
+        if not isinstance(welcome, Welcome):
+            raise TransferRefused("it did not say how blocks come")
+        connection.settimeout(None)
+        if nixl is not None and welcome.readable is not None:
+            _log.info("KV from %s is read with NIXL", self._address)
+            return NixlIn(nixl, welcome.readable)
+        if nixl is not None:
+            _log.info("KV from %s comes over sockets: that engine was started without --kv-carrier nixl", self._address)
+        if descriptor is not None:
+            return SlotsIn(fetcher.blocks, fetcher.format.num_planes, welcome, descriptor)
+        return StreamIn(connection, fetcher.blocks, fetcher.format.num_planes)
 
-    def _receive(self, connection: socket.socket, slots: SharedSlots | None) -> None:
-        room = memoryview(bytearray())
+    def _receive(self, connection: socket.socket, inbound: Inbound) -> None:
         while True:
             message = receive_to_fetcher(connection)
             if isinstance(message, Done):
                 self._done(message.number)
+            elif isinstance(message, Kept):
+                self._kept(message.slot)
             elif isinstance(message, Pieces):
-                begun, size = time.perf_counter(), len(message.places) * self._fetcher.blocks.block_bytes
-                if not 0 < len(message.places) <= _MOST_PIECES or len(message.places) != len(message.checksums):
-                    raise ValueError(f"{len(message.places)} blocks with {len(message.checksums)} checksums")
-                if slots is not None:
-                    memory = slots.slot(message.slot)[:size]
-                else:
-                    if room.nbytes < size:
-                        room = memoryview(mmap(-1, size))
-                        self._fetcher.blocks.lock(room)
-                    memory = room[:size]
-                    receive_into(connection, memory)
-                self._take(message, memory, begun)
-                if slots is not None:
+                self._take(message, inbound)
+                if message.slot >= 0:
                     with self._lock:
                         self._send(connection, Taken(message.slot))
 
-    def _take(self, message: Pieces, memory: memoryview, begun: float) -> None:
-        """Write what is whole, and tell of it."""
-        fetch, entries = self._open[message.number]
-        blocks, each = self._fetcher.blocks, self._fetcher.blocks.block_bytes
-        sound: list[tuple[int, CachedBlock]] = []
-        corrupt = 0
-        for index, (place, checksum) in enumerate(zip(message.places, message.checksums, strict=True)):
-            entry = entries.get(place)
-            if entry is None:
-                raise ValueError(f"block {place} was not asked for")
-            if crc32(memory[index * each : (index + 1) * each]) == checksum:
-                sound.append((index, entry))
-            else:
-                corrupt += 1
-        if len(sound) == len(message.places):
-            blocks.write([entry.block for _, entry in sound], memory, fetch.fence)
+    def _take(self, pieces: Pieces, inbound: Inbound) -> None:
+        """Have the bytes of some blocks, and tell of those that are whole."""
+        begun = time.perf_counter()
+        fetch, entries = self._open[pieces.number]
+        asked = [entries[place] for place in pieces.places]
+        count = len(asked)
+        if not 0 < count <= _MOST_PIECES or len(set(pieces.places)) != count:
+            raise ValueError(f"{count} blocks, {len(set(pieces.places))} of them different")
+        if pieces.slot in self._taken:
+            raise ValueError(f"number {pieces.slot} is lent again before what was read under it is known to be right")
+        is_sound = inbound.take(pieces, [entry.block for entry in asked], fetch.fence)
+        if is_sound:
+            self._fetcher.counts.carried(count, count * self._fetcher.blocks.block_bytes, begun)
         else:
-            _log.error("%d blocks from %s came with other bytes than were sent: not used", corrupt, self._address)
-            for index, entry in sound:
-                blocks.write([entry.block], memory[index * each : (index + 1) * each], fetch.fence)
-        self._fetcher.counts.carried(len(sound), len(sound) * each, begun, corrupt)
-        whole = {id(entry) for _, entry in sound}
+            _log.error("%d blocks from %s came with other bytes than were sent: not used", count, self._address)
+            self._fetcher.counts.carried(0, 0, begun, corrupt=count)
+        told = [(fetch, entry, is_sound) for entry in asked]
         with self._lock:
-            for place in message.places:
-                entry = entries.pop(place)
-                fetch.events.put((entry, id(entry) in whole))
+            for place in pieces.places:
+                del entries[place]
+            if inbound.asks:
+                self._taken[pieces.slot] = told
+                return
+        self._tell(told)
+
+    def _kept(self, slot: int) -> None:
+        with self._lock:
+            told = self._taken.pop(slot)
+        self._tell(told)
+
+    def _tell(self, told: "list[tuple[Fetch, CachedBlock, bool]]") -> None:
+        for fetch, entry, has_come in told:
+            fetch.events.put((entry, has_come))
         self._fetcher.wake()
 
     def _done(self, number: int) -> None:
         with self._lock:
             fetch, entries = self._open.pop(number)
-            for entry in entries.values():
-                fetch.events.put((entry, False))
-        self._fetcher.wake()
+        self._tell([(fetch, entry, False) for entry in entries.values()])
 
     def _lost(self) -> None:
         with self._lock:
             self._connection = None
             self._is_running = False
-            lost, self._open = list(self._open.values()), {}
-        for fetch, entries in lost:
-            for entry in entries.values():
-                fetch.events.put((entry, False))
-        self._fetcher.wake()
+            lost = [(fetch, entry, False) for fetch, entries in self._open.values() for entry in entries.values()]
+            lost += [(fetch, entry, False) for taken in self._taken.values() for fetch, entry, _ in taken]
+            self._open, self._taken = {}, {}
+        self._tell(lost)
 
 
 def _want(fetch: Fetch, entries: list[CachedBlock]) -> Want:

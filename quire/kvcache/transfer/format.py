@@ -8,7 +8,7 @@ from quire.config.dtypes import dtype_bytes
 from quire.config.resolved import KVLayout
 from quire.spec.cache import CacheSpec, KeyValueCache, LatentCache, StateCache
 
-VERSION = 1
+VERSION = 2
 """Of how blocks and messages are written."""
 
 

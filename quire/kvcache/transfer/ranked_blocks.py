@@ -45,9 +45,6 @@ class RankedBlocks:
     def fence(self) -> Any:
         return [part.fence() for part in self._parts]
 
-    def views(self, block: int) -> list[memoryview] | None:
-        return None
-
     def read(self, blocks: Sequence[int], target: memoryview) -> None:
         whole = _array(target, len(blocks), self._whole)
         with self._lock:

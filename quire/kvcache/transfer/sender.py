@@ -8,43 +8,39 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from mmap import mmap
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from zlib import crc32
 
 import msgspec
 
 from quire.core.carried_blocks import CarriedBlocks
 from quire.kvcache.transfer.carriage import Carriage
+from quire.kvcache.transfer.carrier import Outbound
 from quire.kvcache.transfer.format import KVFormat, mismatch
-from quire.kvcache.transfer.shared_slots import SharedSlots
+from quire.kvcache.transfer.nixl_carrier import NixlMemory, NixlOut
+from quire.kvcache.transfer.slot_carrier import SlotsOut
+from quire.kvcache.transfer.stream_carrier import StreamOut
 from quire.kvcache.transfer.tls_socket import TlsSocket
 from quire.kvcache.transfer.wire import (
     HANDSHAKE_SECONDS,
     Done,
     Enough,
     Hello,
-    Pieces,
     Taken,
     TransferRefused,
     Unwelcome,
     Want,
-    Welcome,
     accept,
     frame,
     listen,
     receive_to_sender,
-    send_views,
-    send_welcome,
 )
 
-FRAME_BYTES = 4 << 20
-"""Of blocks that go together: few enough that the other side copies one frame while the next is on its way."""
-NUM_SLOTS = 4
+_Work = tuple[int, list[int], list[int]]
+"""The number of a want, with places and blocks."""
 _log = logging.getLogger(__name__)
 
 
@@ -80,8 +76,10 @@ class KVSender:
         secret: bytes,
         wake: Callable[[], None],
         tls: ssl.SSLContext | None = None,
+        nixl: NixlMemory | None = None,
     ) -> None:
-        """`wake` is called in other threads, when there is something in `wants`."""
+        """`wake` is called in other threads, when there is something in `wants`; `nixl` is for those who would rather
+        read."""
         self.format = own
         self.wants: SimpleQueue[OpenWant] = SimpleQueue()
         self.returned: SimpleQueue[list[int]] = SimpleQueue()
@@ -90,6 +88,7 @@ class KVSender:
         self.blocks = blocks
         self.wake = wake
         self._secret = secret
+        self._nixl = nixl
         self._tls = tls
         if tls is not None:
             tls.sslsocket_class = TlsSocket
@@ -133,43 +132,44 @@ class KVSender:
             if why is not None:
                 connection.sendall(frame(Unwelcome(why)))
                 raise TransferRefused(f"an engine that asked for KV was turned away: {why}")
-            line = _Line(self, connection)
+            line = _Line(self, connection, self._outbound(connection, hello))
         except (TransferRefused, msgspec.DecodeError, EOFError, OSError) as error:
             self.counts.refuse()
-            _log.warning("%s", str(error) or "an engine that did not prove itself in time was turned away")
+            _log.warning("%s", str(error) or "an engine hung up; is its secret, or its version of quire, another one?")
             connection.close()
             return
         with self.lock:
             self._lines.add(line)
         line.read()
 
+    def _outbound(self, connection: socket.socket, hello: Hello) -> Outbound:
+        if hello.reads and self._nixl is not None:
+            return NixlOut(connection, self._nixl, hello.checks)
+        if self._nixl is not None:
+            _log.info("KV goes to an engine over sockets: that engine was started without --kv-carrier nixl")
+        if connection.family == socket.AF_UNIX:
+            return SlotsOut(connection, self.blocks)
+        return StreamOut(connection, self.blocks)
+
 
 class _Line:
     """One connection: the thread that made it reads, another one writes."""
 
-    def __init__(self, sender: KVSender, connection: socket.socket) -> None:
+    def __init__(self, sender: KVSender, connection: socket.socket, out: Outbound) -> None:
         self._sender = sender
         self._connection = connection
-        self._frame_blocks = max(1, FRAME_BYTES // sender.blocks.block_bytes)
-        frame_bytes = self._frame_blocks * sender.blocks.block_bytes
-        self._slots: SharedSlots | None = None
-        self._staged: memoryview | None = None
-        if connection.family == socket.AF_UNIX:
-            self._slots = slots = SharedSlots(frame_bytes, NUM_SLOTS)
-            sender.blocks.lock(slots.whole)
-            send_welcome(connection, Welcome(frame_bytes, NUM_SLOTS), slots.descriptor)
-            slots.close_descriptor()
-        else:
+        self._out = out
+        if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            send_welcome(connection, Welcome(), None)
+        out.welcome()
         self._wants: dict[int, OpenWant] = {}
-        self._queue: SimpleQueue[tuple[int, list[int], list[int]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
         self._is_dead = False
         self._lock = Lock()
         connection.settimeout(None)
         Thread(target=self._write, name="quire-kv-send", daemon=True).start()
 
-    def put(self, work: tuple[int, list[int], list[int]]) -> None:
+    def put(self, work: _Work) -> None:
         """In the engine's thread: blocks of a want, or none where that is all."""
         if not work[1]:
             self._wants.pop(work[0], None)
@@ -192,13 +192,13 @@ class _Line:
                     opened = self._wants[message.number] = OpenWant(self, message)
                     self._sender.wants.put(opened)
                     self._sender.wake()
-                elif isinstance(message, Taken) and self._slots is not None:
-                    self._slots.free.put(message.slot)
+                elif isinstance(message, Taken):
+                    self._give_back(self._out.taken(message.slot))
                 elif isinstance(message, Enough) and message.number in self._wants:
                     self._wants[message.number].is_cancelled = True
                     self._sender.wake()
         except (TransferRefused, msgspec.DecodeError) as error:
-            _log.error("an engine that fetches KV is cut off: what it sent cannot be read (%s)", error)
+            _log.error("an engine that fetches KV is cut off: what it sent makes no sense (%s)", error)
         except (EOFError, OSError):
             pass
         finally:
@@ -210,80 +210,56 @@ class _Line:
         self.close()
         for opened in list(self._wants.values()):
             opened.is_cancelled = True
-        if self._slots is not None:
-            self._slots.free.put(-1)  # whoever waits for one
+        self._give_back(self._out.end())
         self._queue.put(None)
         self._sender.forget(self)
         self._sender.wake()
 
     def _write(self) -> None:
         try:
-            while (work := self._queue.get()) is not None:
-                number, places, blocks = work
-                try:
-                    if not self._is_dead:
-                        self._send(number, places, blocks)
-                except (EOFError, OSError):
-                    self.close()  # the reading thread notices
-                finally:
-                    self._give_back(blocks)
+            while (work := self._next()) is not None:
+                self._send(*work)
         finally:
             self._connection.close()
 
+    def _next(self) -> _Work | None:
+        while True:
+            try:
+                return self._queue.get(timeout=self._out.rest())
+            except Empty:
+                continue
+            except TransferRefused as error:
+                self._cut_off(error)
+                return self._queue.get()  # what is left is given back
+
     def _send(self, number: int, places: list[int], blocks: list[int]) -> None:
-        if not places:
-            self._connection.sendall(frame(Done(number)))
-        for start in range(0, len(places), self._frame_blocks):
-            end = start + self._frame_blocks
-            slot = -1 if self._slots is None else self._slots.free.get()
-            begun = time.perf_counter()
-            if self._slots is None:
-                size = self._send_bytes(number, places[start:end], blocks[start:end])
-            elif slot >= 0:
-                size = self._share(self._slots, slot, number, places[start:end], blocks[start:end])
-            else:
-                raise EOFError
-            self._sender.counts.carried(len(places[start:end]), size, begun)
+        """What is not carried is given back, whatever happens."""
+        left = blocks
+        try:
+            if self._is_dead:
+                return
+            if not places:
+                self._out.say(Done(number))
+            while left:
+                room, some = self._out.room(), left[: self._out.frame_blocks]
+                begun, start = time.perf_counter(), len(blocks) - len(left)
+                free = self._out.send(room, number, places[start : start + len(some)], some)
+                left = left[len(some) :]
+                self._give_back(free)
+                self._sender.counts.carried(len(some), len(some) * self._sender.blocks.block_bytes, begun)
+        except (EOFError, OSError):
+            self.close()  # the reading thread notices
+        except TransferRefused as error:
+            self._cut_off(error)
+        finally:
+            self._give_back(left)
 
-    def _share(self, slots: SharedSlots, slot: int, number: int, places: list[int], blocks: list[int]) -> int:
-        memory, each = slots.slot(slot), self._sender.blocks.block_bytes
-        self._sender.blocks.read(blocks, memory)
-        checksums = [crc32(memory[place * each : (place + 1) * each]) for place in range(len(blocks))]
-        self._connection.sendall(frame(Pieces(number, places, checksums, slot)))
-        return len(blocks) * each
+    def _cut_off(self, error: TransferRefused) -> None:
+        if not self._is_dead:
+            _log.error("an engine that fetches KV is cut off: %s", error)
+        self.close()
 
-    def _send_bytes(self, number: int, places: list[int], blocks: list[int]) -> int:
-        """From where they lie, where that is host memory."""
-        views, checksums = self._views(blocks)
-        head = memoryview(frame(Pieces(number, places, checksums)))
-        send_views(self._connection, [head, *views])
-        return sum(view.nbytes for view in views)
-
-    def _views(self, blocks: list[int]) -> tuple[list[memoryview], list[int]]:
-        source = self._sender.blocks
-        views: list[memoryview] = []
-        checksums: list[int] = []
-        for place, block in enumerate(blocks):
-            planes = source.views(block)
-            if planes is None:
-                planes = [self._copy(place, block)]
-            checksum = 0
-            for plane in planes:
-                checksum = crc32(plane, checksum)
-            views += planes
-            checksums.append(checksum)
-        return views, checksums
-
-    def _copy(self, place: int, block: int) -> memoryview:
-        each = self._sender.blocks.block_bytes
-        if self._staged is None:
-            self._staged = memoryview(mmap(-1, self._frame_blocks * each))
-            self._sender.blocks.lock(self._staged)
-        part = self._staged[place * each : (place + 1) * each]
-        self._sender.blocks.read([block], part)
-        return part
-
-    def _give_back(self, blocks: list[int]) -> None:
+    def _give_back(self, blocks: Sequence[int]) -> None:
         if blocks:
-            self._sender.returned.put(blocks)
+            self._sender.returned.put(list(blocks))
             self._sender.wake()

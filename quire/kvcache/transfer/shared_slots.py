@@ -6,7 +6,6 @@ that ends.
 
 import mmap
 import os
-from queue import SimpleQueue
 
 
 class SharedSlots:
@@ -23,10 +22,6 @@ class SharedSlots:
         self._memory = mmap.mmap(self.descriptor, size)
         self._slot_bytes = slot_bytes
         self._num_slots = num_slots
-        self.free: SimpleQueue[int] = SimpleQueue()
-        """Slots that may be filled; -1: there will be no more."""
-        for slot in range(num_slots):
-            self.free.put(slot)
 
     @property
     def whole(self) -> memoryview:

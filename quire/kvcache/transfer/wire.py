@@ -13,13 +13,14 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from quire.core.carried_blocks import BlockPlace
 from quire.core.errors import ConfigError, QuireError
 from quire.core.shared_secret import SecretRefused, prove_to_called, prove_to_caller
-from quire.kvcache.transfer.format import KVFormat
+from quire.kvcache.transfer.format import VERSION, KVFormat
 from quire.kvcache.transfer.tls_socket import TlsSocket
 
 HANDSHAKE_SECONDS = 10.0
-_GREETING = b"quire-kv-1\n"
+_GREETING = b"quire-kv-%d\n" % VERSION
 _LENGTH = struct.Struct("<I")
 _MOST_BYTES = 64 << 20
 """Of one message without blocks; the names of a million tokens take two million."""
@@ -42,14 +43,28 @@ class Hello(_Message, frozen=True):
     """Said by whoever fetches, after the proofs."""
 
     format: KVFormat
+    reads: bool = False
+    """Whether it would rather read blocks out of the sender's memory, by NIXL."""
+    checks: bool = True
+    """Whether it looks at checksums of what it reads: those of a GPU's memory cannot be had."""
+
+
+class Readable(msgspec.Struct, frozen=True, array_like=True):
+    """The memory of a sender's blocks, as NIXL lets others read it."""
+
+    agent: bytes
+    """What NIXL needs to reach whoever offers it."""
+    place: BlockPlace
 
 
 class Welcome(_Message, frozen=True):
-    """The formats agree. Over a unix socket a file descriptor comes with it: memory that both sides map."""
+    """The formats agree. Over a unix socket a file descriptor may come with it: memory that both sides map."""
 
     slot_bytes: int = 0
     num_slots: int = 0
     """Of that memory; 0: bytes of blocks follow the messages that tell of them."""
+    readable: Readable | None = None
+    """Neither: messages name blocks of this memory."""
 
 
 class Unwelcome(_Message, frozen=True):
@@ -75,19 +90,30 @@ class Enough(_Message, frozen=True):
 
 
 class Taken(_Message, frozen=True):
-    """A slot of the shared memory may be used again."""
+    """What a slot held, or was lent under its number, is not needed any more."""
 
     slot: int
 
 
 class Pieces(_Message, frozen=True):
-    """Some blocks of a want. Their bytes are in a slot of the shared memory, or follow."""
+    """Some blocks of a want. Their bytes are in a slot of the shared memory, follow, or are to be read."""
 
     number: int
     places: list[int]
     """In the order of the want's names."""
-    checksums: list[int]
+    checksum: int | None
+    """Of all their bytes; None where it is not looked at."""
     slot: int = -1
+    by_plane: bool = False
+    """Whether the bytes of all in their first plane come first, then those in the second; or else block after block."""
+    blocks: list[int] = []
+    """Which to read, lent until they are taken."""
+
+
+class Kept(_Message, frozen=True):
+    """What was lent under a number stayed as it was until it was taken."""
+
+    slot: int
 
 
 class Done(_Message, frozen=True):
@@ -97,7 +123,7 @@ class Done(_Message, frozen=True):
 
 
 ToSender = Hello | Want | Enough | Taken
-ToFetcher = Welcome | Unwelcome | Pieces | Done
+ToFetcher = Welcome | Unwelcome | Pieces | Kept | Done
 _TO_SENDER: msgspec.msgpack.Decoder[ToSender] = msgspec.msgpack.Decoder(ToSender)
 _TO_FETCHER: msgspec.msgpack.Decoder[ToFetcher] = msgspec.msgpack.Decoder(ToFetcher)
 
@@ -128,7 +154,7 @@ def receive_welcome(connection: socket.socket) -> tuple[ToFetcher, int | None]:
     return message, descriptors[0] if descriptors else None
 
 
-def send_welcome(connection: socket.socket, message: Welcome, descriptor: int | None) -> None:
+def send_welcome(connection: socket.socket, message: Welcome, descriptor: int | None = None) -> None:
     if descriptor is None:
         connection.sendall(frame(message))
         return
@@ -143,15 +169,46 @@ def send_views(connection: socket.socket, views: Sequence[memoryview]) -> None:
         for view in views:
             connection.sendall(view)
         return
-    left = [view for view in views if view.nbytes]
-    first = 0
-    while first < len(left):
-        sent = connection.sendmsg(left[first : first + _MOST_VIEWS])
-        while first < len(left) and sent >= left[first].nbytes:
-            sent -= left[first].nbytes
-            first += 1
-        if sent:
-            left[first] = left[first].cast("B")[sent:]
+    left = _Views(views)
+    while left:
+        left.done(connection.sendmsg(left.next()))
+
+
+def receive_views(connection: socket.socket, views: Sequence[memoryview]) -> None:
+    """Fill memory where it lies, in order."""
+    if isinstance(connection, ssl.SSLSocket):
+        for view in views:
+            receive_into(connection, view)
+        return
+    left = _Views(views)
+    while left:
+        count, _, _, _ = connection.recvmsg_into(left.next(), 0, socket.MSG_WAITALL)
+        if not count:
+            raise EOFError
+        left.done(count)
+
+
+class _Views:
+    """Pieces of memory that are sent or filled, as far as they are not yet."""
+
+    def __init__(self, views: Sequence[memoryview]) -> None:
+        self._left = [view for view in views if view.nbytes]
+        self._first = 0
+
+    def __bool__(self) -> bool:
+        return self._first < len(self._left)
+
+    def next(self) -> list[memoryview]:
+        """As many as the system takes at once."""
+        return self._left[self._first : self._first + _MOST_VIEWS]
+
+    def done(self, count: int) -> None:
+        """So many bytes of them are."""
+        while self and count >= self._left[self._first].nbytes:
+            count -= self._left[self._first].nbytes
+            self._first += 1
+        if count:
+            self._left[self._first] = self._left[self._first].cast("B")[count:]
 
 
 def receive_into(connection: socket.socket, target: memoryview) -> None:

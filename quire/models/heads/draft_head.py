@@ -15,6 +15,7 @@ from quire.layers.pair_norm import PairNorm
 from quire.layers.policy import WeightPolicy
 from quire.layers.rope import Rope
 from quire.layers.token_map import TokenMap
+from quire.layers.vocabulary_share import VocabularyShare
 from quire.models.gate import LayerGate
 from quire.models.language_model import LanguageModel
 from quire.models.layer import Layer, make_layer
@@ -23,7 +24,7 @@ from quire.spec.model import ModelSpec
 
 
 class DraftHead(nn.Module):
-    """As its spec says. What it shares with the large model is that one's."""
+    """As its spec says, which may be that of one rank. What it shares with the large model is that one's."""
 
     def __init__(self, spec: ModelSpec, policy: WeightPolicy, large: LanguageModel) -> None:
         super().__init__()
@@ -43,8 +44,15 @@ class DraftHead(nn.Module):
         self._rope_of_layer = [layer.rope for layer in layers]
         self._norm = None if spec.norm is None else Norm(spec.norm, policy)
         self._head = None if spec.head is None else Linear(spec.head, policy)
+        self._num_said = spec.vocab_size if head.token_map is None else head.token_map.shape[0]
+        """Tokens that it can say."""
         self.token_map = None if head.token_map is None else TokenMap(head.token_map, spec.vocab_size, policy)
-        self._own_words = Embedding(spec.embedding.words, policy) if head.owns_words else None
+        self._own_words: Embedding | None = None
+        if head.owns_words:
+            words = Embedding if policy.group is None else VocabularyShare
+            self._own_words = words(spec.embedding.words, policy)
+        self._group = policy.group
+        """The ranks that it is cut for; None: all of it is here."""
         self._large = (large,)
         """In a tuple: its weights are not this module's."""
         self.ropes = nn.ModuleList([Rope(rope, policy.device) for rope in spec.ropes])
@@ -92,10 +100,11 @@ class DraftHead(nn.Module):
         return x if added is None else x + added
 
     def project(self, hidden: Tensor, adapters: AdapterRows | None = None) -> Tensor:
-        """Logits of the tokens that it can say, where the matrix is its own: something to record."""
+        """Logits of the tokens that it can say, where the matrix is its own: something to record. Of several ranks the
+        first has them."""
         assert self._head is not None, "the matrix is the large model's"
         logits: Tensor = self._head(self.before_logits(hidden))
-        return logits
+        return logits if self._group is None else self._group.gather_columns(logits, self._num_said)
 
     def before_logits(self, hidden: Tensor) -> Tensor:
         """What the matrix of logits reads."""

@@ -11,7 +11,7 @@ from quire.spec.model import ModelSpec
 
 
 class MedusaHeads(nn.Module):
-    """As its spec says."""
+    """As its spec says, which may be that of one rank."""
 
     taps: tuple[int, ...] = ()
 
@@ -21,6 +21,8 @@ class MedusaHeads(nn.Module):
         self.spec = spec
         self.feature_size = spec.hidden_size
         self._chains = [[Linear(matrix, policy) for matrix in chain] for chain in spec.draft_head.chains]
+        self._group = policy.group
+        """The ranks that it is cut for; None: all of it is here."""
         self._all = nn.ModuleList(linear for chain in self._chains for linear in chain)
 
     @property
@@ -31,10 +33,11 @@ class MedusaHeads(nn.Module):
         return hidden
 
     def logits(self, number: int, hidden: Tensor) -> Tensor:
-        """Of the token that stands `number` places behind the one that comes next; [rows, vocabulary]."""
+        """Of the token that stands `number` places behind the one that comes next; [rows, vocabulary]. Of several ranks
+        the first has them."""
         [*blocks, head] = self._chains[number]
         x = hidden
         for block in blocks:
             x = x + silu(block(x))
         output: Tensor = head(x)
-        return output
+        return output if self._group is None else self._group.gather_columns(output, self.spec.vocab_size)

@@ -6,6 +6,7 @@ The only file of this room that imports huggingface_hub, and only when a hub id 
 import glob
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -102,6 +103,34 @@ def download(name: str, revision: str | None, file: str | None = None) -> Path:
         if here is not None:
             return here
         raise CheckpointError(_reason(repo, revision, error)) from error
+
+
+def download_files(repo: str, revision: str | None, files: Sequence[str]) -> Path:
+    """The folder with these files of a repository and no others, downloaded as far as they are not here."""
+    import huggingface_hub
+
+    here = _cached_files(repo, revision, files)
+    try:
+        if here is None or not huggingface_hub.constants.HF_HUB_OFFLINE:
+            _reach()
+        patterns = [glob.escape(file) for file in files]
+        folder = Path(huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=patterns))
+    except Exception as error:  # the library lets errors of whichever HTTP client it was built on through
+        if here is not None:
+            return here
+        raise CheckpointError(_reason(repo, revision, error)) from error
+    missing = [file for file in files if not (folder / file).is_file()]
+    if missing:
+        raise CheckpointError(f"{repo!r} has no {' and no '.join(missing)} on the hub.")
+    return folder
+
+
+def _cached_files(repo: str, revision: str | None, files: Sequence[str]) -> Path | None:
+    """The folder of an earlier download that has all of them."""
+    import huggingface_hub
+
+    found = [huggingface_hub.try_to_load_from_cache(repo, file, revision=revision) for file in files]
+    return Path(str(found[0])).parent if all(isinstance(each, str) for each in found) else None
 
 
 def cached_folder(name: str, revision: str | None, file: str | None = None) -> Path | None:

@@ -73,6 +73,10 @@ class SentenceSettings:
             )
         return self.prompts[chosen]
 
+    def has_prompt(self, *names: str) -> bool:
+        """Whether the model has one of these."""
+        return any(name in self.prompts for name in names)
+
     def prompt_for(self, *names: str) -> str:
         """The first of these prompts that the model has; else the default."""
         return self.prompt(next((name for name in names if name in self.prompts), None))

@@ -91,7 +91,7 @@ def safetensors_names(spec: ModelSpec, names: Iterable[str], schemes: Schemes | 
 
 def current_name(spec: ModelSpec, name: str, known: Container[str]) -> str:
     """What a tensor of a file is called in the spec."""
-    current = _current(_moved(name.removeprefix(spec.outer_prefix), spec.moved), (*spec.renamed, _SCALE))
+    current = _current(moved_name(spec, name), (*spec.renamed, _SCALE))
     return current if current in known else spec.prefix + current
 
 
@@ -107,8 +107,10 @@ def gguf_names(spec: ModelSpec) -> FileNames:
     return FileNames(spelled, tuple(spec.tensors()), lambda tensor: tensor.gguf_layout, re.compile(unused))
 
 
-def _moved(name: str, moved: Iterable[tuple[str, str]]) -> str:
-    for old, new in moved:
+def moved_name(spec: ModelSpec, name: str) -> str:
+    """Without what files of other ages and of larger models write before it."""
+    name = name.removeprefix(spec.outer_prefix)
+    for old, new in spec.moved:
         if name.startswith(old):
             return new + name.removeprefix(old)
     return name

@@ -62,6 +62,24 @@ class Machine:
         tokens: int,
     ) -> None: ...
     def argmax(self, logits: int, rows: int, columns: int, tokens: int, invalid: int) -> None: ...
+    def token_logprobs(
+        self, logits: int, rows: int, columns: int, count: int, places: int, tokens: int, most: int, packed: int
+    ) -> None: ...
+    def penalize(
+        self,
+        logits: int,
+        rows: int,
+        columns: int,
+        history: int,
+        num_rows: int,
+        row_tokens: int,
+        count: int,
+        places: int,
+        row_ids: int,
+        prompts: int,
+        positions: int,
+        penalties: int,
+    ) -> None: ...
 
 class Matrix:
     def __init__(self, layout: int, data: int, rows: int, columns: int, factor: float, bias: int) -> None: ...

@@ -1,5 +1,6 @@
 """add_lora on a GPU: two kernels for all parts of a matrix. The first multiplies rows by the A of their adapters, the
-second adds what B makes of that to the outputs. A row without an adapter is in no tile that does anything.
+second adds what B makes of that to the outputs. Where many rows were multiplied in chunks of their inputs, a third
+between the two adds the chunks up. A row without an adapter is in no tile that does anything.
 """
 
 import torch

@@ -7,6 +7,7 @@ Every prefix is cached, wherever a client marks one with `cache_control`; a `ttl
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from quire.core.checks import MAX_TOKENS
@@ -76,10 +77,10 @@ def read_messages_body(values: object, ignored: Ignored | None = None) -> Messag
     most = body.whole("max_tokens", 1, MAX_TOKENS)
     if most is None:
         raise InvalidRequest("max_tokens is missing; say how many tokens the answer may have", field="max_tokens")
-    body.text("service_tier")
     body.hint("service_tier", *_TIERS)
-    metadata = body.inside("metadata", body.object("metadata") or {}, ("user_id",))
-    user = metadata.text("user_id", longest=LONGEST_IDENTIFIER)
+    said = body.as_hint("metadata", partial(body.object, "metadata"))
+    metadata = body.inside("metadata", said or {}, ("user_id",))
+    user = metadata.as_hint("user_id", partial(metadata.text, "user_id", longest=LONGEST_IDENTIFIER))
     return MessagesBody(
         conversation=_conversation(body),
         params=SamplingParams(

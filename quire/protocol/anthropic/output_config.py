@@ -1,5 +1,7 @@
 """What Anthropic's `output_config` asks for: a language of the answer, and how much is thought about it."""
 
+from functools import partial
+
 from quire.core.structured import StructuredOutput
 from quire.protocol.openai.fields import Fields, refuse
 from quire.protocol.openai.schema import Schema, body, either, words
@@ -19,7 +21,8 @@ OUTPUT_FIELDS: dict[str, Schema] = {
 
 
 def read_effort(given: Fields) -> str | None:
-    return _config(given).one_of("effort", EFFORTS)
+    config = _config(given)
+    return config.as_hint("effort", partial(config.one_of, "effort", EFFORTS))
 
 
 def read_output_format(given: Fields) -> StructuredOutput | None:

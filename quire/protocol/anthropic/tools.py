@@ -4,17 +4,10 @@ from quire.core.checks import MAX_TOKENS
 from quire.protocol.anthropic.output_config import read_effort
 from quire.protocol.anthropic.turns import check_cache_control
 from quire.protocol.openai.fields import Fields, refuse
+from quire.protocol.openai.functions import LONGEST_DESCRIPTION, NAME, read_function
 from quire.protocol.openai.schema import Schema, body, either, flag, items, only, text
 from quire.protocol.openai.thinking_fields import VARIABLES, read_variables
-from quire.protocol.openai.tools import (
-    LONGEST_DESCRIPTION,
-    MOST_TOOLS,
-    NAME,
-    SERVER_TOOL,
-    leaves_out,
-    make_tools,
-    read_function,
-)
+from quire.protocol.openai.tools import BUILT_IN_TOOL, MOST_TOOLS, leaves_out, make_tools
 from quire.protocol.parsers.reasoning_options import ReasoningOptions
 from quire.protocol.parsers.tools import Choice, Function, Tools
 
@@ -42,7 +35,7 @@ def tool_fields(cache_control: Schema) -> dict[str, Schema]:
     budget = {"type": "integer", "minimum": 1, "maximum": MAX_TOKENS}
     return {
         **VARIABLES,
-        "tools": items(either(tool, SERVER_TOOL), MOST_TOOLS, description="Functions that the model may call."),
+        "tools": items(either(tool, BUILT_IN_TOOL), MOST_TOOLS, description="Functions that the model may call."),
         "tool_choice": either(open_choice, named, no_choice, {"type": "null"}),
         "thinking": either(
             body({"type": {"enum": ["disabled", "adaptive"]}}, required=("type",)),

@@ -1,5 +1,6 @@
 """The messages of Anthropic's API as chat templates read them: blocks of text, thinking, calls and their results."""
 
+from functools import partial
 from typing import Any
 
 from quire.core.errors import InvalidRequest
@@ -58,6 +59,10 @@ def read_text(inside: Fields, given: object, where: str, *, may_be_empty: bool) 
 
 def check_cache_control(inside: Fields, where: str) -> None:
     """Of `inside`; every prefix is cached, and how long one is wanted is asked of the whole body."""
+    inside.as_hint("cache_control", partial(_check_cache_control, inside, where))
+
+
+def _check_cache_control(inside: Fields, where: str) -> None:
     given = inside.object("cache_control")
     if given is None:
         return

@@ -21,10 +21,10 @@ def completion_answer(
     """`prompts` are the body's as the engine reads them."""
     echoed: list[str] = []
     if body.options.echo:
-        whole = body.truncate_prompt_tokens is None
+        # of a prompt with a suffix the engine reads more than is said again, and in another order
+        said = body.prompts if body.truncate_prompt_tokens is None else prompts
         echoed = [
-            given if isinstance(given, str) and whole else tokenizer.decode(tokens, skip_special_tokens=False)
-            for given, tokens in zip(body.prompts, prompts, strict=True)
+            given if isinstance(given, str) else tokenizer.decode(given, skip_special_tokens=False) for given in said
         ]
     return CompletionAnswer(head, body.options, _logprobs(body, tokenizer), echoed)
 

@@ -12,6 +12,7 @@ from quire.protocol.openai.chat_format import chat_deltas, chat_message
 from quire.protocol.openai.logprobs import LogprobWriter, prompt_logprobs
 from quire.protocol.openai.options import AnswerOptions
 from quire.protocol.parsers.answer import AnswerParser
+from quire.protocol.parsers.free_text import TextCalls
 from quire.protocol.parsers.parts import Part
 from quire.protocol.parsers.reading import Reading
 
@@ -51,6 +52,7 @@ class ChatAnswer:
         self._reading = reading
         self._echoed = echoed
         self._parsers: dict[int, AnswerParser] = {}
+        self._texts: dict[int, TextCalls] = {}
         self._has_calls: set[int] = set()
         """Choices of a stream that have called a tool."""
 
@@ -76,7 +78,11 @@ class ChatAnswer:
 
     def pieces(self, index: int, delta: Delta) -> list[Body]:
         """The chunks for what was said: one, or several where it is of several kinds."""
-        said = chat_deltas(self.parts(index, delta), legacy=self._options.legacy_calls)
+        texts = self._texts.setdefault(index, TextCalls(self._reading.tools))
+        parts = texts.take(self.parts(index, delta))
+        if delta.finish_reason is not None:
+            parts += texts.end()
+        said = chat_deltas(parts, self._reading.tools, legacy=self._options.legacy_calls)
         about = self._about(delta)
         if not said and not (delta.logprobs or (self._options.token_ids and delta.token_ids)):
             return []
@@ -112,7 +118,7 @@ class ChatAnswer:
         message.content = self._echoed + message.content
         return {
             "index": index,
-            "message": chat_message(message, legacy=self._options.legacy_calls),
+            "message": chat_message(message, self._reading.tools, legacy=self._options.legacy_calls),
             "token_ids": None,
             **self._about(sequence),
             **_end(sequence, called=self._called if message.calls else None),

@@ -19,7 +19,8 @@ from quire.protocol.openai.free_form import check_free_form
 from quire.protocol.openai.legacy_calls import LEGACY_FIELDS, read_legacy_tools
 from quire.protocol.openai.messages import MESSAGES, read_messages
 from quire.protocol.openai.options import LONGEST_MODEL, OPTIONS, AnswerOptions, read_labels, read_options
-from quire.protocol.openai.prompts import MOST_TOKENS, PROMPTS, read_prompts
+from quire.protocol.openai.prompts import MOST_TOKENS, PROMPTS, TEXT, read_prompts
+from quire.protocol.openai.rendered_tokens import RENDERED_FIELDS, read_rendered_tokens
 from quire.protocol.openai.sampling_fields import LOGIT_BIAS, RETENTION, RETENTION_FIELD, SAMPLING, read_params
 from quire.protocol.openai.schema import Schema, either, flag, items, only, whole, words
 from quire.protocol.openai.structured_fields import STRUCTURED, read_structured
@@ -28,6 +29,7 @@ from quire.protocol.openai.thinking_fields import THINKING_FIELDS, read_reasonin
 from quire.protocol.openai.tools import TOOL_FIELDS, check_tools, read_tools
 from quire.protocol.parsers.reasoning_options import ReasoningOptions
 from quire.protocol.parsers.tools import Tools
+from quire.text.tokenizer import MOST_CHARACTERS
 
 COMPLETIONS = "/v1/completions"
 CHAT = "/v1/chat/completions"
@@ -68,6 +70,7 @@ CHAT_FIELDS: dict[str, Schema] = {
     "continue_final_message": flag(),
     "add_special_tokens": flag(description="False unless given: chat templates write them."),
     "documents": items({"type": "object"}, MOST_DOCUMENTS, description="Where the chat template knows them."),
+    **RENDERED_FIELDS,
 }
 """Every field of a chat body, and what may stand in it."""
 COMPLETION_FIELDS: dict[str, Schema] = {
@@ -77,12 +80,12 @@ COMPLETION_FIELDS: dict[str, Schema] = {
     "logprobs": whole(0, MAX_LOGPROBS),
     "best_of": whole(1, MAX_N, description="Generate so many and give the n most likely; not with stream."),
     "echo": flag(description="The prompt stands before the answer, also in logprobs."),
+    "suffix": {**TEXT, "type": ["string", "null"], "description": "What follows the gap that the answer fills."},
     "add_special_tokens": flag(),
 }
 """Every field of a completion body, and what may stand in it."""
 _ELSEWHERE = "its name here is"
 _UNSUPPORTED = {
-    "suffix": "text is only generated behind a prompt; leave it out",
     "chat_template": "templates from requests are off; start quire with --chat-template FILE",
     "audio": "answers are text; leave it out",
     "logits_processors": "code from requests is not run; leave it out",
@@ -99,6 +102,7 @@ _UNSUPPORTED_IN_CHATS = {
     **_UNSUPPORTED,
     "best_of": "it is for /v1/completions; use n",
     "prompt": "it is for /v1/completions; give messages",
+    "suffix": "it is for /v1/completions; leave it out",
 }
 _UNSUPPORTED_IN_COMPLETIONS = {**_UNSUPPORTED, "messages": "they are for /v1/chat/completions; give a prompt"}
 """Fields that would change the answer, under names that clients of other servers know."""
@@ -119,6 +123,8 @@ class ChatBody:
     add_special_tokens: bool = False
     """The template writes them itself."""
     documents: list[dict[str, Any]] | None = None
+    tokens: list[int] | None = None
+    """What another server made of the messages, to be read in their place."""
     truncate_prompt_tokens: int | None = None
     keeps_start: bool = False
     """A prompt that is cut keeps its first tokens instead of its last."""
@@ -158,6 +164,8 @@ class CompletionBody:
     """The body's own name for what the engine calls structured."""
     stream: bool = False
     add_special_tokens: bool = True
+    suffix: str | None = None
+    """What follows the gap that each answer fills, its prompt being what stands before."""
     truncate_prompt_tokens: int | None = None
     keeps_start: bool = False
     """A prompt that is cut keeps its first tokens instead of its last."""
@@ -187,6 +195,7 @@ def read_chat_body(values: object, ignored: Ignored | None = None) -> ChatBody:
         continue_final_message=body.flag("continue_final_message"),
         add_special_tokens=body.flag("add_special_tokens"),
         documents=_documents(body),
+        tokens=read_rendered_tokens(body),
         truncate_prompt_tokens=read_truncation(body),
         keeps_start=body.one_of("truncation_side", _SIDES) == "right",
         beams=read_beams(body, params),
@@ -227,6 +236,7 @@ def read_completion_body(values: object, ignored: Ignored | None = None) -> Comp
         structured_field=structured_field,
         stream=body.flag("stream"),
         add_special_tokens=body.flag("add_special_tokens", True),
+        suffix=_suffix(body, echo),
         truncate_prompt_tokens=read_truncation(body),
         keeps_start=body.one_of("truncation_side", _SIDES) == "right",
         beams=read_beams(body, params),
@@ -276,6 +286,29 @@ def _completion_logprobs(body: Fields, echo: bool) -> dict[str, int | None]:
     if body.get("prompt_logprobs") not in (None, asked):
         raise refuse("prompt_logprobs", body.get("prompt_logprobs"), f"{asked} as logprobs is, for echo gives both")
     return {"logprobs": asked, "prompt_logprobs": asked}
+
+
+def _suffix(body: Fields, echo: bool) -> str | None:
+    """An empty one is none, as clients mean it that always send the field."""
+    found = body.text("suffix", longest=MOST_CHARACTERS) or None
+    if found is None:
+        return None
+    if body.get("truncate_prompt_tokens") is not None:
+        raise InvalidRequest(
+            "suffix is given, and what stands around a gap is not cut; leave truncate_prompt_tokens out",
+            field="truncate_prompt_tokens",
+        )
+    if body.flag("use_beam_search"):
+        raise InvalidRequest(
+            "suffix is given, and a beam search does not end where a gap does; leave one of them out", field="suffix"
+        )
+    if echo and body.get("logprobs") is not None:
+        raise InvalidRequest(
+            "suffix is given with echo and logprobs, and the tokens around a gap are not those of the text; leave "
+            "logprobs or echo out",
+            field="echo",
+        )
+    return found
 
 
 def _check_stream(body: Fields, params: SamplingParams) -> None:

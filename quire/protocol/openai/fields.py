@@ -4,7 +4,7 @@ What changes an answer is honoured or refused; what does not is taken and named 
 """
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -118,6 +118,15 @@ class Fields:
         error = self._beside(name, allowed)
         if error is not None:
             self.ignored.note(self._where + name, lambda: error)
+
+    def as_hint(self, name: str, read: Callable[[], _T | None]) -> _T | None:
+        """What `read` makes of a field that changes no answer; where it refuses it, that is noted instead."""
+        try:
+            return read()
+        except InvalidRequest as error:
+            refused = error
+        self.ignored.note(self._where + name, lambda: refused)
+        return None
 
     def present(self, *names: str) -> dict[str, Any]:
         """Those of `names` that were given, as they came."""

@@ -5,8 +5,9 @@ from typing import Any
 
 from quire.core.errors import InvalidRequest
 from quire.protocol.openai.fields import Fields, refuse
+from quire.protocol.openai.functions import FUNCTION, FUNCTION_FIELDS, NAME, read_function
 from quire.protocol.openai.schema import Schema, body, either, items
-from quire.protocol.openai.tools import FUNCTION, FUNCTION_FIELDS, MOST_TOOLS, NAME, make_tools, read_function
+from quire.protocol.openai.tools import MOST_TOOLS, make_tools
 from quire.protocol.parsers.tools import Choice, Tools
 
 Message = dict[str, Any]

@@ -3,15 +3,18 @@
 Assistants' messages come back with whatever another server put into them: what no template reads is noted.
 """
 
+import re
 from typing import Any
 
 import msgspec
 
+from quire.core.nearest import did_you_mean
 from quire.protocol.media_parts import PART_SCHEMAS, is_media, read_part, text_part
 from quire.protocol.openai.fields import Fields, refuse
 from quire.protocol.openai.free_form import check_free_form
 from quire.protocol.openai.legacy_calls import as_tool_turns
 from quire.protocol.openai.schema import Schema, body, either, items, text
+from quire.protocol.parsers.tools import INPUT
 
 MOST_MESSAGES = 2048
 MOST_PARTS = 1024
@@ -20,6 +23,8 @@ LONGEST_CONTENT = 4_000_000
 """Characters; a tokenizer takes no more."""
 _LONGEST_NAME = 256
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_OTHER_ROLE = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
+"""Some models know more: ipython, critic, observation. Whether the chat template shows such a turn is seen later."""
 _WITHOUT_CONTENT = ("assistant", "tool", "function")
 """Who may say nothing: with null, and without the field."""
 _WITH_MEDIA = ("user", "tool")
@@ -32,6 +37,7 @@ _FIELDS = (
 _TEXT_PARTS = ("text", "input_text", "output_text")
 """The last two are the Responses API's words, which some clients use here too."""
 _CALL_FIELDS = ("name", "arguments")
+_CALL_KINDS = ("function", "custom")
 
 _TEXT: Schema = {"type": "string", "maxLength": LONGEST_CONTENT}
 _SAID: tuple[Schema, ...] = (
@@ -51,8 +57,13 @@ _FUNCTION: Schema = body(
     },
     required=("name", "arguments"),
 )
-_TOOL_CALL: Schema = body(
-    {"id": text(_LONGEST_NAME), "type": {"const": "function"}, "function": _FUNCTION}, required=("function",)
+_CUSTOM: Schema = body(
+    {"name": {"type": "string", "minLength": 1, "maxLength": _LONGEST_NAME}, "input": _TEXT},
+    required=("name", "input"),
+)
+_TOOL_CALL: Schema = either(
+    body({"id": text(_LONGEST_NAME), "type": {"const": "function"}, "function": _FUNCTION}, required=("function",)),
+    body({"id": text(_LONGEST_NAME), "type": {"const": "custom"}, "custom": _CUSTOM}, required=("type", "custom")),
 )
 _ABOUT: dict[str, Schema] = {
     "name": text(_LONGEST_NAME),
@@ -63,9 +74,16 @@ _ABOUT: dict[str, Schema] = {
 }
 
 
-def _speaking(roles: tuple[str, ...], *parts: Schema) -> Schema:
+_ANY_ROLE: Schema = either(
+    {"enum": list(_ROLES)},
+    {"type": "string", "minLength": 1, "maxLength": 64, "pattern": f"^{_OTHER_ROLE}$"},
+    description="One of the usual, or a word of the model's own, where its chat template shows what that role says.",
+)
+
+
+def _speaking(role: Schema, *parts: Schema) -> Schema:
     listed: Schema = {"type": "array", "items": {"anyOf": list(parts)}, "maxItems": MOST_PARTS}
-    fields: dict[str, Schema] = {"role": {"enum": list(roles)}, "content": {"anyOf": [_TEXT, listed]}, **_ABOUT}
+    fields: dict[str, Schema] = {"role": role, "content": {"anyOf": [_TEXT, listed]}, **_ABOUT}
     return body(fields, required=("role", "content"))
 
 
@@ -80,7 +98,9 @@ _SILENT: Schema = body(
 )
 MESSAGES: Schema = {
     "type": "array",
-    "items": {"anyOf": [_speaking(_ROLES, *_SAID), _speaking(_WITH_MEDIA, *_SAID, *PART_SCHEMAS), _SILENT]},
+    "items": {
+        "anyOf": [_speaking(_ANY_ROLE, *_SAID), _speaking({"enum": list(_WITH_MEDIA)}, *_SAID, *PART_SCHEMAS), _SILENT]
+    },
     "minItems": 1,
     "maxItems": MOST_MESSAGES,
 }
@@ -101,8 +121,7 @@ def _message(request: Fields, given: object, where: str) -> dict[str, Any]:
         raise refuse(where, given, "an object with a role and content")
     message = request.inside(where, given, _FIELDS)
     role = message.text("role")
-    if role not in _ROLES:
-        raise refuse(f"{where}.role", role, f"one of {', '.join(_ROLES)}")
+    _check_role(role, f"{where}.role")
     content, calls = message.get("content"), message.list("tool_calls", MOST_TOOL_CALLS)
     if content is None and role not in _WITHOUT_CONTENT:
         raise refuse(f"{where}.content", content, "text or a list of parts")
@@ -127,6 +146,15 @@ def _message(request: Fields, given: object, where: str) -> dict[str, Any]:
     elif found["content"] is None and not calls:
         found["content"] = ""
     return {name: value for name, value in found.items() if value is not None or name == "content"}
+
+
+def _check_role(role: str | None, where: str) -> None:
+    """A role of the model's own is a word that is not nearly one of the usual: that would be a slip."""
+    if role in _ROLES:
+        return
+    nearest = did_you_mean(role or "", _ROLES)
+    if role is None or nearest or not re.fullmatch(_OTHER_ROLE, role):
+        raise refuse(where, role, f"one of {', '.join(_ROLES)}, or a word that the chat template knows.{nearest}")
 
 
 def _content(message: Fields, content: object, where: str) -> tuple[str | list[dict[str, Any]] | None, str | None]:
@@ -181,9 +209,13 @@ def _bounded(text: str, where: str) -> str:
 def _tool_call(message: Fields, given: object, where: str) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise refuse(where, given, "an object with a function")
-    call = message.inside(where, given, ("id", "type", "function", "cache_control"))
-    call.only("type", "function")
-    spoken = _called(call.inside(f"{where}.function", call.object("function") or {}, _CALL_FIELDS), f"{where}.function")
+    call = message.inside(where, given, ("id", "type", *_CALL_KINDS, "cache_control"))
+    kind = call.one_of("type", _CALL_KINDS) or "function"
+    here, described = f"{where}.{kind}", call.object(kind) or {}
+    if kind == "custom":
+        spoken = _custom_call(call.inside(here, described, ("name", "input")), here)
+    else:
+        spoken = _called(call.inside(here, described, _CALL_FIELDS), here)
     identity = call.text("id", longest=_LONGEST_NAME)
     return ({} if identity is None else {"id": identity}) | {"type": "function", "function": spoken}
 
@@ -193,6 +225,14 @@ def _called(function: Fields, where: str) -> dict[str, Any]:
     if name is None:
         raise refuse(f"{where}.name", None, "the name of a function")
     return {"name": name, "arguments": _arguments(function, f"{where}.arguments")}
+
+
+def _custom_call(custom: Fields, where: str) -> dict[str, Any]:
+    """A call of free text as the model knows it: with one argument."""
+    name, given = custom.text("name", longest=_LONGEST_NAME, shortest=1), custom.text("input", longest=LONGEST_CONTENT)
+    if name is None or given is None:
+        raise refuse(f"{where}.{'name' if name is None else 'input'}", None, "text")
+    return {"name": name, "arguments": {INPUT: given}}
 
 
 def _arguments(function: Fields, where: str) -> dict[str, Any]:

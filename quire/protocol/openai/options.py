@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from quire.core.errors import InvalidRequest
 from quire.protocol.openai.fields import Fields, refuse
@@ -80,11 +81,10 @@ class AnswerOptions:
 def read_options(
     given: Fields, *, echo: bool = False, prompt_only: bool = False, legacy_calls: bool = False
 ) -> AnswerOptions:
-    given.flag("store")
     given.hint("store", False)
     given.only("spaces_between_special_tokens", True)
     wanted = read_stream_options(given, _STREAM_OPTIONS)
-    tier = given.text("service_tier", longest=LONGEST_IDENTIFIER)
+    tier = given.get("service_tier") if isinstance(given.get("service_tier"), str) else None
     given.hint("service_tier", *TIERS)
     return AnswerOptions(
         include_usage=wanted.flag("include_usage"),
@@ -106,32 +106,39 @@ def read_stream_options(given: Fields, known: Iterable[str]) -> Fields:
     if options is not None and not given.flag("stream"):
         raise InvalidRequest("stream_options is given; leave it out unless stream is true", field="stream_options")
     wanted = given.inside("stream_options", options or {}, known)
-    wanted.flag("include_obfuscation")
     wanted.hint("include_obfuscation", False)
     return wanted
 
 
 def read_labels(given: Fields) -> dict[str, str]:
     """The client's own identifiers: user, safety_identifier, and metadata as metadata.<key>. They are for the log."""
-    labels = {name: given.text(name, longest=LONGEST_IDENTIFIER) for name in ("user", "safety_identifier")}
+    labels = {
+        name: given.as_hint(name, partial(given.text, name, longest=LONGEST_IDENTIFIER))
+        for name in ("user", "safety_identifier")
+    }
     named = {name: value for name, value in labels.items() if value is not None}
     return named | {f"metadata.{key}": value for key, value in read_metadata(given).items()}
 
 
 def read_metadata(given: Fields) -> dict[str, str]:
     """What of `metadata` is as OpenAI has it."""
-    metadata = given.object("metadata") or {}
-    if len(metadata) > MOST_METADATA:
-        raise refuse("metadata", f"an object of {len(metadata)}", f"an object of at most {MOST_METADATA}")
     found: dict[str, str] = {}
-    for key, value in metadata.items():
-        if len(key) > LONGEST_KEY:
-            raise refuse("metadata", key, f"an object with keys of at most {LONGEST_KEY} characters")
+    for key, value in (given.as_hint("metadata", partial(_metadata, given)) or {}).items():
         if isinstance(value, str) and len(value) <= LONGEST_VALUE:
             found[key] = value
         else:
             given.ignored.note(f"metadata.{key}", partial(_no_label, key, value))
     return found
+
+
+def _metadata(given: Fields) -> dict[str, Any] | None:
+    metadata = given.object("metadata")
+    if metadata is not None and len(metadata) > MOST_METADATA:
+        raise refuse("metadata", f"an object of {len(metadata)}", f"an object of at most {MOST_METADATA}")
+    long = next((key for key in metadata or () if len(key) > LONGEST_KEY), None)
+    if long is not None:
+        raise refuse("metadata", long, f"an object with keys of at most {LONGEST_KEY} characters")
+    return metadata
 
 
 def _no_label(key: str, value: object) -> InvalidRequest:

@@ -83,7 +83,7 @@ def read_params(body: Fields, **more: Any) -> SamplingParams:
     """All of `SAMPLING` and logit_bias out of a body, and `more` that means something else in every API."""
     given = body.present(*SAMPLING) | more
     if body.present(RETENTION):
-        given["retain_prefix"] = body.text(RETENTION, longest=MAX_NAME_LENGTH) == _LONG
+        given["retain_prefix"] = body.get(RETENTION) == _LONG
         body.hint(RETENTION, *_RETENTIONS, _LONG)
     if given.get("prompt_logprobs") == -1:
         given["prompt_logprobs"] = MAX_LOGPROBS

@@ -1,5 +1,6 @@
 """What a chat request says about thinking, in OpenAI's words, vLLM's, OpenRouter's and Anthropic's."""
 
+from functools import partial
 from typing import Any
 
 from quire.core.checks import MAX_TOKENS
@@ -53,7 +54,7 @@ def read_reasoning_options(given: Fields) -> ReasoningOptions:
     if enabled is None and kind in ("enabled", "disabled"):
         enabled = kind == "enabled"
     return ReasoningOptions(
-        effort=given.one_of("reasoning_effort", EFFORTS) or reasoning.one_of("effort", EFFORTS),
+        effort=read_effort(given, "reasoning_effort") or read_effort(reasoning, "effort"),
         enabled=enabled,
         budget=next((budget for budget in budgets if budget is not None), None),
         is_shown=given.flag("include_reasoning", not reasoning.flag("exclude")),
@@ -63,6 +64,11 @@ def read_reasoning_options(given: Fields) -> ReasoningOptions:
     )
 
 
+def read_effort(given: Fields, name: str) -> str | None:
+    """A word for how much is thought; a word that is none of these says nothing."""
+    return given.as_hint(name, partial(given.one_of, name, EFFORTS))
+
+
 def read_variables(given: Fields) -> dict[str, Any]:
     """The variables that a request sets for the chat template."""
     variables = dict(given.object("chat_template_kwargs") or {})
@@ -70,7 +76,7 @@ def read_variables(given: Fields) -> dict[str, Any]:
         raise refuse("chat_template_kwargs", f"{len(variables)} variables", f"at most {MOST_VARIABLES} variables")
     check_free_form("chat_template_kwargs", variables)
     effort = given.get("reasoning_effort")
-    if effort is not None and variables.get("reasoning_effort", effort) != effort:
+    if effort in EFFORTS and variables.get("reasoning_effort", effort) != effort:
         raise InvalidRequest(
             "reasoning_effort is given, and chat_template_kwargs has another; leave one out", field="reasoning_effort"
         )

@@ -1,44 +1,47 @@
 """The tools of a chat request: what may be called, what must be, and how strictly."""
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from quire.core.errors import InvalidRequest
+from quire.protocol.openai.custom_tools import CUSTOM, CUSTOM_FIELDS, read_custom
 from quire.protocol.openai.fields import Fields, refuse
-from quire.protocol.openai.free_form import check_free_form
-from quire.protocol.openai.schema import Schema, body, either, flag, items, text
+from quire.protocol.openai.functions import FUNCTION, FUNCTION_FIELDS, NAME, read_function
+from quire.protocol.openai.schema import Schema, body, either, flag, items
 from quire.protocol.parsers.tools import Choice, Function, Tools
 
 MOST_TOOLS = 1024
-LONGEST_DESCRIPTION = 100_000
-NAME_PATTERN = r"^[A-Za-z0-9_.\-]{1,128}$"
-FUNCTION_FIELDS = ("name", "description", "parameters", "strict", "cache_control")
 CHOICES: dict[str, Choice] = {"none": "none", "auto": "auto", "required": "required", "any": "required"}
 """The last is Mistral's and Anthropic's word."""
-_SERVER_TOOLS = (
+_BUILT_IN_TOOLS = (
     *("web_search", "web_fetch", "file_search", "code_interpreter", "code_execution", "image_generation", "mcp"),
-    *("tool_search", "openrouter:"),
+    *("tool_search", "openrouter:", "local_shell", "shell", "apply_patch", "computer_use"),
 )
-"""What the types of tools begin with that a server carries out itself."""
+"""What the types of tools begin with that a server carries out itself, or that only its own models were taught."""
 
-NAME: Schema = {"type": "string", "pattern": NAME_PATTERN}
-PARAMETERS: Schema = {"type": ["object", "null"], "description": "A JSON schema of the arguments."}
-FUNCTION: Schema = body(
-    {"name": NAME, "description": text(LONGEST_DESCRIPTION), "parameters": PARAMETERS, "strict": flag()},
-    required=("name",),
-)
-SERVER_TOOL: Schema = body(
-    {"type": {"enum": [name for name in _SERVER_TOOLS if name.isidentifier()]}},
+BUILT_IN_TOOL: Schema = body(
+    {"type": {"enum": [name for name in _BUILT_IN_TOOLS if name.isidentifier()]}},
     required=("type",),
-    description="Left out of what the model is shown, as are types that begin like it: quire carries out no tools.",
+    description="Left out of what the model is shown, as are types that begin like it: quire carries out no tools, and "
+    "models know those that a request describes.",
 )
+_KINDS = ("function", "custom")
+_FUNCTION = ("function", FUNCTION_FIELDS, read_function)
 _TOOL: Schema = either(
-    body({"type": {"const": "function"}, "function": FUNCTION}, required=("type", "function")), SERVER_TOOL
+    body({"type": {"const": "function"}, "function": FUNCTION}, required=("type", "function")),
+    body(
+        {"type": {"const": "custom"}, "custom": body(CUSTOM, required=("name",))},
+        required=("type", "custom"),
+        description="A function of free text.",
+    ),
+    BUILT_IN_TOOL,
 )
-_NAMED: Schema = body(
-    {"type": {"const": "function"}, "function": body({"name": NAME}, required=("name",))}, required=("type", "function")
+_NAMED: Schema = either(
+    *(
+        body({"type": {"const": kind}, kind: body({"name": NAME}, required=("name",))}, required=("type", kind))
+        for kind in _KINDS
+    )
 )
 MODES = ("auto", "required")
 _ALLOWED: Schema = body(
@@ -72,7 +75,7 @@ def read_tools(given: Fields) -> Tools:
     if not isinstance(asked, dict):
         word = given.one_of("tool_choice", CHOICES)
         return make_tools(functions, "auto" if word is None else CHOICES[word], None, parallel)
-    choice = given.inside("tool_choice", asked, ("type", "function", "name", "allowed_tools"))
+    choice = given.inside("tool_choice", asked, ("type", *_KINDS, "name", "allowed_tools"))
     kind = choice.text("type")
     if kind == "allowed_tools":
         allowed = choice.inside(
@@ -81,11 +84,11 @@ def read_tools(given: Fields) -> Tools:
         return allowed_tools(functions, allowed, parallel, _allowed_name)
     if kind in CHOICES:
         return make_tools(functions, CHOICES[kind], None, parallel)
-    choice.only("type", "function")
-    function = choice.object("function") or {"name": choice.get("name")}
-    named = choice.inside("tool_choice.function", function, ("name",)).text("name")
+    kind = choice.one_of("type", _KINDS) or "function"
+    described = choice.object(kind) or {"name": choice.get("name")}
+    named = choice.inside(f"tool_choice.{kind}", described, ("name",)).text("name")
     if named is None:
-        raise refuse("tool_choice.function.name", None, "the name of a tool")
+        raise refuse(f"tool_choice.{kind}.name", None, "the name of a tool")
     return make_tools(functions, "required", named, parallel)
 
 
@@ -94,7 +97,7 @@ def allowed_tools(
 ) -> Tools:
     """Those of the functions that `given` lets the model call: it is shown no others."""
     mode = given.one_of("mode", MODES)
-    names = [name_of(each) for each in given.list("tools", MOST_TOOLS) or []]
+    names = [name_of(each) for each in given.list("tools", MOST_TOOLS) or [] if not _is_built_in(each)]
     known = {function.name for function in functions}
     strange = next((name for name in names if name not in known), None)
     if mode is None or not names or strange is not None or None in names:
@@ -119,10 +122,11 @@ def make_tools(
 
 
 def leaves_out(given: Fields, kind: object, where: str) -> bool:
-    """Whether a tool is one that servers carry out themselves: quire has none, so it is noted and not shown."""
-    if not isinstance(kind, str) or not kind.startswith(_SERVER_TOOLS):
+    """Whether a tool is one that servers carry out or describe themselves: quire has none, so it is noted and not
+    shown."""
+    if not _is_built_in({"type": kind}):
         return False
-    allowed = "function, for quire carries out no tools itself"
+    allowed = "function, for quire carries out no tools itself, and the model knows those that are described"
     given.ignored.note(f"{where}.{kind}", lambda: refuse(f"{where}.type", kind, allowed))
     return True
 
@@ -141,35 +145,31 @@ def check_tools(tools: Tools, accepts: Callable[[str], bool]) -> None:
         raise InvalidRequest(f"two tools have the name {twice!r}; give each its own", field="tools")
 
 
-def read_function(given: Fields, where: str, parameters: str = "parameters") -> Function:
-    """A function out of the fields that describe it."""
-    name = given.text("name")
-    if name is None or not re.fullmatch(NAME_PATTERN, name):
-        raise refuse(f"{where}.name", name, "a name of 1 to 128 letters, digits and any of _ . -")
-    schema: dict[str, Any] | None = given.object(parameters)
-    check_free_form(f"{where}.{parameters}", schema)
-    described = given.text("description", longest=LONGEST_DESCRIPTION)
-    return Function(name, described, schema, given.flag("strict"))
-
-
 def _tool(request: Fields, given: object, where: str) -> Function | None:
     if not isinstance(given, dict):
-        raise refuse(where, given, '{"type": "function", "function": {...}}')
+        raise refuse(where, given, '{"type": "function", "function": {...}}, or of type custom')
     kind = given.get("type")
     if leaves_out(request, kind, where):
         return None
-    if kind not in ("function", None):
-        raise refuse(f"{where}.type", kind, "function, for nothing else is supported")
-    if "function" not in given and "name" in given:  # as the Responses API has it; some clients mix them
-        return read_function(request.inside(where, given, ("type", *FUNCTION_FIELDS)), where)
-    tool = request.inside(where, given, ("type", "function", "cache_control"))
-    function = tool.object("function")
-    if function is None:
-        raise refuse(f"{where}.function", None, "an object with a name")
-    return read_function(tool.inside(f"{where}.function", function, FUNCTION_FIELDS), f"{where}.function")
+    if kind not in (*_KINDS, None):
+        raise refuse(f"{where}.type", kind, "function or custom, for nothing else is supported")
+    name, known, read = ("custom", CUSTOM_FIELDS, read_custom) if kind == "custom" else _FUNCTION
+    if name not in given and "name" in given:  # as the Responses API has it; some clients mix them
+        return read(request.inside(where, given, ("type", *known)), where)
+    tool = request.inside(where, given, ("type", name, "cache_control"))
+    described = tool.object(name)
+    if described is None:
+        raise refuse(f"{where}.{name}", None, "an object with a name")
+    return read(tool.inside(f"{where}.{name}", described, known), f"{where}.{name}")
+
+
+def _is_built_in(given: Any) -> bool:
+    kind = given.get("type") if isinstance(given, dict) else None
+    return isinstance(kind, str) and kind.startswith(_BUILT_IN_TOOLS)
 
 
 def _allowed_name(given: Any) -> str | None:
-    function = given.get("function") if isinstance(given, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
+    kind = given.get("type") if isinstance(given, dict) else None
+    described = given.get("custom" if kind == "custom" else "function") if isinstance(given, dict) else None
+    name = described.get("name") if isinstance(described, dict) else None
     return name if isinstance(name, str) else None

@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 
 from quire.core.message import AnswerMessage, ToolCall
 
-Kind = Literal["reasoning", "content", "call", "arguments"]
+Kind = Literal["reasoning", "content", "call", "arguments", "input"]
 _T = TypeVar("_T")
 
 
@@ -16,7 +16,8 @@ class Part:
 
     kind: Kind
     text: str
-    """Of a call: the function's name. Of arguments: a piece of their JSON."""
+    """Of a call: the function's name. Of arguments: a piece of their JSON. Of input: a piece of the text that a call of
+    free text has in their place."""
     number: int = 0
     """Which call of the answer it belongs to, from 0."""
     identity: str = ""

@@ -55,15 +55,19 @@ class Qwen3Coder(CallFormat):
 
     def _call(self, lark: Lark, function: Function) -> str:
         head = lark.quoted(f"\n<function={function.name}>\n")
-        parameters = [self._parameter(lark, flat) for flat in flat_parameters(function)]
+        parameters = [self._parameter(lark, flat, function.pattern) for flat in flat_parameters(function)]
         return f"{head} {' '.join(parameters)} {lark.quoted(_FUNCTION_END)}"
 
-    def _parameter(self, lark: Lark, flat: Flat) -> str:
+    def _parameter(self, lark: Lark, flat: Flat, pattern: str | None) -> str:
+        """`pattern` is that of a function of free text."""
         start, end = lark.quoted(f"<parameter={flat.name}>\n"), lark.quoted(f"\n{_VALUE_END}\n")
         if flat.schema.get("type") != "string":
             rule = f"{start} {lark.json(flat.schema)} {end}"
         elif isinstance(flat.schema.get("enum"), list):
             rule = f"{start} {lark.either(lark.quoted(str(each)) for each in flat.schema['enum'])} {end}"
+        elif pattern is not None:
+            text = lark.text_like(pattern, "\n", _VALUE_END)
+            rule = f'{start} {text} "\\n"'
         else:
             rule = f'{start} {lark.text_to(_VALUE_END)} "\\n"'
         return rule if flat.required else f"( {rule} )?"

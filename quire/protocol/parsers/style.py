@@ -14,7 +14,7 @@ from quire.protocol.parsers.choose import CALL_FORMATS, choose_calls, choose_thi
 from quire.protocol.parsers.reading import Reading
 from quire.protocol.parsers.reasoning_options import ReasoningOptions
 from quire.protocol.parsers.tools import Tools
-from quire.sampling.grammar.lark import Lark
+from quire.sampling.grammar.lark import Lark, looks_like_a_tag
 from quire.text.tokenizer import Tokenizer
 
 
@@ -74,7 +74,7 @@ class AnswerStyle:
 
     def _grammar(self, structured: StructuredOutput | None, tools: Tools) -> str | None:
         """Of calls where they must be made or must be right, together with what the content must be."""
-        form, lark = self.form, Lark(self._special)
+        form, lark = self.form, Lark(self._known_by_id)
         if form is None or not (
             tools.are_constrained or (structured is not None and (form.always or tools.are_offered))
         ):
@@ -91,6 +91,15 @@ class AnswerStyle:
         """The id of a special token that is spelled like this."""
         token = self._tokenizer.token_to_id(text)
         return token if token is not None and self._tokenizer.is_special(token) else None
+
+    def _known_by_id(self, text: str) -> int | None:
+        """The id of a token that is spelled like this, if grammars know it by that alone: also one that was added
+        without being special, as Qwen's <tool_call> was."""
+        token = self._tokenizer.token_to_id(text)
+        if token is None:
+            return None
+        is_tag = self._tokenizer.is_added(token) and looks_like_a_tag(text)
+        return token if is_tag or self._tokenizer.is_special(token) else None
 
     def _tokens(self, text: str) -> tuple[int, ...]:
         token = self._tokenizer.token_to_id(text)

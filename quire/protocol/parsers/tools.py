@@ -38,6 +38,8 @@ class Function:
     """What its client groups it under; its name begins with it."""
     is_text: bool = False
     """Whether its client knows it as a function of free text rather than of named arguments."""
+    pattern: str | None = None
+    """The regular expression that its free text follows, of which its parameters tell too."""
 
     @property
     def own_name(self) -> str:
@@ -77,6 +79,11 @@ class Tools:
 
     def get(self, name: str) -> Function | None:
         return next((function for function in self.functions if function.name == name), None)
+
+    def is_text(self, name: str) -> bool:
+        """Whether it is the name of a function of free text."""
+        found = self.get(name)
+        return found is not None and found.is_text
 
     @property
     def are_offered(self) -> bool:

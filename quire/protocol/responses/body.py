@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from quire.core.checks import MAX_LOGPROBS, MAX_TOKENS
@@ -113,13 +114,14 @@ def read_response_body(values: object, ignored: Ignored | None = None) -> Respon
 
 
 def _echo(body: Fields, labels: dict[str, str]) -> dict[str, Any]:
+    key = partial(body.text, "prompt_cache_key", longest=LONGEST_IDENTIFIER)
     return {
         "background": _background(body),
         "instructions": body.text("instructions", longest=MOST_CHARACTERS),
         "max_output_tokens": body.get("max_output_tokens"),
         "metadata": read_metadata(body),
         "previous_response_id": body.text("previous_response_id", longest=LONGEST_ID),
-        "prompt_cache_key": body.text("prompt_cache_key", longest=LONGEST_IDENTIFIER),
+        "prompt_cache_key": body.as_hint("prompt_cache_key", key),
         "safety_identifier": labels.get("safety_identifier"),
         "service_tier": "default",
         "store": body.flag("store", True),
@@ -161,6 +163,5 @@ def _background(body: Fields) -> bool:
 
 
 def _check_what_is_fixed(body: Fields) -> None:
-    body.text("service_tier", longest=LONGEST_IDENTIFIER)
     body.hint("service_tier", *TIERS)
     read_stream_options(body, ("include_obfuscation",))

@@ -88,7 +88,7 @@ def read_call_item(request: Fields, given: Item, where: str) -> tuple[str | None
         "reasoning": ("summary", "content", "encrypted_content"),
     }[kind]
     item = request.inside(where, given, ("type", "id", "status", "cache_control", *known))
-    status = item.text("status")
+    status = item.get("status")
     item.hint("status", *STATUSES)
     read = {"function_call": _call, "custom_tool_call": _custom_call, "reasoning": _reasoning}.get(kind, _output)
     found = {"type": kind, "status": status if status in STATUSES else "completed", **read(item, where)}

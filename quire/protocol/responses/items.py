@@ -1,6 +1,7 @@
 """The items of OpenAI's Responses API: what a client sends as input, as it is stored, and as templates read it."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from quire.core.checks import MAX_TOKENS
@@ -149,7 +150,7 @@ def _read_item(request: Fields, given: object, where: str, taken: set[str]) -> I
     role = item.one_of("role", ROLES)
     if role is None:
         raise refuse(f"{where}.role", None, f"one of {', '.join(ROLES)}")
-    status = item.one_of("status", STATUSES) or "completed"
+    status = item.as_hint("status", partial(item.one_of, "status", STATUSES)) or "completed"
     identity = _identity(item.text("id", longest=LONGEST_ITEM_ID), "message", taken)
     return _item(role, _read_content(item, role, f"{where}.content"), identity, status)
 
@@ -216,7 +217,7 @@ def _read_part(item: Fields, given: object, role: str, where: str) -> str:
     text = part.text(name)
     if text is None:
         raise refuse(f"{where}.{name}", None, "text")
-    part.list("logprobs", MAX_TOKENS)
+    part.as_hint("logprobs", partial(part.list, "logprobs", MAX_TOKENS))
     part.hint("annotations", [])
     return _checked(text, where)
 

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from quire.protocol.ids import new_id
+from quire.protocol.parsers.free_text import TextCalls
 from quire.protocol.parsers.parts import Part
-from quire.protocol.parsers.tools import INPUT, Tools
+from quire.protocol.parsers.tools import Tools
 from quire.protocol.responses.call_items import CALLS
 from quire.protocol.responses.items import Item, output_item, output_part
 
@@ -25,22 +24,21 @@ class Output:
         """`tools` say how calls are told; `seal` makes of thinking what a client may send back unread."""
         self.items: list[Item] = []
         self._tools = tools
+        self._texts = TextCalls(tools)
         self._seal = seal
         self._is_open = False
-        self._arguments = ""
-        """Of the call that is open."""
 
     def take(self, parts: Sequence[Part], logprobs: Sequence[Item] = ()) -> list[Step]:
         """More of the answer; `logprobs` are those of its text."""
         steps: list[Step] = []
-        for part in parts:
+        for part in self._texts.take(parts):
             if part.kind == "call":
                 steps += self._begin(self._call(part))
             elif part.kind == "arguments":
-                self._arguments += part.text
-                if self.items[-1]["type"] == "function_call":
-                    self.items[-1]["arguments"] += part.text
-                    steps.append(self._step("function_call_arguments.delta", delta=part.text))
+                self.items[-1]["arguments"] += part.text
+                steps.append(self._step("function_call_arguments.delta", delta=part.text))
+            elif part.kind == "input":
+                steps.append(self._input(part.text))
             elif part.kind == "reasoning":
                 steps += self._say("reasoning", "reasoning_text.delta", part.text, {})
             else:
@@ -64,8 +62,7 @@ class Output:
             done = {"arguments": item["arguments"], "name": item["name"]}
             steps.append(self._step("function_call_arguments.done", **done))
         elif item["type"] == "custom_tool_call":
-            item["input"] = _free_text(self._arguments)
-            steps.append(self._step("custom_tool_call_input.delta", delta=item["input"]))
+            steps += [self._input(part.text) for part in self._texts.end()]
             steps.append(self._step("custom_tool_call_input.done", input=item["input"]))
         else:
             part = item["content"][0]
@@ -92,7 +89,6 @@ class Output:
         steps = self.close() if self._is_open else []
         self.items.append(item)
         self._is_open = True
-        self._arguments = ""
         if item["type"] in CALLS:
             return [*steps, self._step_of_item("output_item.added")]
         part = output_part("") if item["type"] == "message" else {"type": "reasoning_text", "text": ""}
@@ -110,22 +106,16 @@ class Output:
             about["namespace"] = function.namespace
         return about | ({"input": ""} if is_text else {"arguments": ""})
 
+    def _input(self, text: str) -> Step:
+        self.items[-1]["input"] += text
+        return self._step("custom_tool_call_input.delta", delta=text)
+
     def _step_of_item(self, kind: str) -> Step:
         return f"response.{kind}", {"output_index": len(self.items) - 1, "item": dict(self.items[-1])}
 
     def _step(self, kind: str, **fields: Any) -> Step:
         about = {"item_id": self.items[-1]["id"], "output_index": len(self.items) - 1}
         return f"response.{kind}", {**about, **fields}
-
-
-def _free_text(arguments: str) -> str:
-    """The one argument of a custom tool; as it stands where the model wrote it otherwise."""
-    try:
-        found = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        found = None
-    given = found.get(INPUT) if isinstance(found, dict) else None
-    return given if isinstance(given, str) else arguments
 
 
 def _reasoning() -> Item:

@@ -29,7 +29,6 @@ TEXT: Schema = either(
 def read_text(given: Fields) -> tuple[StructuredOutput | None, dict[str, Any]]:
     """What the answer must be, and the field as the response repeats it."""
     text = given.inside("text", given.object("text") or {}, ("format", "verbosity"))
-    text.text("verbosity")
     text.hint("verbosity", "medium")
     values = text.object("format")
     if values is None:

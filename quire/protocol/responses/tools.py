@@ -4,47 +4,33 @@ A namespace groups functions, and a custom tool takes free text. Models know nei
 a namespace as `namespace.name`, a custom tool with one argument. Answers are told in the client's words again.
 """
 
+from dataclasses import replace
 from typing import Any
 
+from quire.protocol.openai.custom_tools import CUSTOM, CUSTOM_FIELDS, read_custom
 from quire.protocol.openai.fields import Fields, refuse
+from quire.protocol.openai.functions import FUNCTION_FIELDS, LONGEST_DESCRIPTION, NAME, PARAMETERS, read_function
 from quire.protocol.openai.schema import Schema, body, either, flag, items, text, words
-from quire.protocol.openai.thinking_fields import EFFORTS, VARIABLES, read_variables
+from quire.protocol.openai.thinking_fields import EFFORTS, VARIABLES, read_effort, read_variables
 from quire.protocol.openai.tools import (
+    BUILT_IN_TOOL,
     CHOICES,
-    FUNCTION_FIELDS,
-    LONGEST_DESCRIPTION,
     MODES,
     MOST_TOOLS,
-    NAME,
-    PARAMETERS,
-    SERVER_TOOL,
     allowed_tools,
     leaves_out,
     make_tools,
-    read_function,
 )
 from quire.protocol.parsers.reasoning_options import ReasoningOptions
-from quire.protocol.parsers.tools import TEXT_PARAMETERS, Function, Tools
+from quire.protocol.parsers.tools import Function, Tools
 
-LONGEST_GRAMMAR = 65_536
 _NULL: Schema = {"type": "null"}
 _DESCRIBED: dict[str, Schema] = {"name": NAME, "description": text(LONGEST_DESCRIPTION)}
 _FUNCTION: Schema = body(
     {"type": {"const": "function"}, **_DESCRIBED, "parameters": PARAMETERS, "strict": flag()}, required=("type", "name")
 )
-_GRAMMAR: dict[str, Schema] = {
-    "type": words("text", "grammar"),
-    "syntax": words("lark", "regex"),
-    "definition": text(LONGEST_GRAMMAR),
-}
 _CUSTOM: Schema = body(
-    {
-        "type": {"const": "custom"},
-        **_DESCRIBED,
-        "format": either(body(_GRAMMAR), _NULL, description="The model is shown it, and not held to it."),
-    },
-    required=("type", "name"),
-    description="A function of free text.",
+    {"type": {"const": "custom"}, **CUSTOM}, required=("type", "name"), description="A function of free text."
 )
 _NAMESPACE: Schema = body(
     {
@@ -70,7 +56,7 @@ _REASONING: dict[str, Schema] = {
 }
 TOOL_FIELDS: dict[str, Schema] = {
     "tools": items(
-        either(_FUNCTION, _CUSTOM, _NAMESPACE, SERVER_TOOL), MOST_TOOLS, description="What the model may call."
+        either(_FUNCTION, _CUSTOM, _NAMESPACE, BUILT_IN_TOOL), MOST_TOOLS, description="What the model may call."
     ),
     "tool_choice": either({"enum": [*CHOICES, None]}, _NAMED, _ALLOWED),
     "parallel_tool_calls": flag(description="False: at most one call in an answer."),
@@ -103,10 +89,9 @@ def read_tools(given: Fields) -> Tools:
 def read_reasoning_options(given: Fields) -> ReasoningOptions:
     reasoning = given.inside("reasoning", given.object("reasoning") or {}, _REASONING)
     for name in ("summary", "generate_summary"):
-        reasoning.text(name)
         reasoning.hint(name, "auto")
     return ReasoningOptions(
-        effort=reasoning.one_of("effort", EFFORTS),
+        effort=read_effort(reasoning, "effort"),
         enabled=given.flag("enable_thinking") if "enable_thinking" in given else None,
         given=read_variables(given),
         names={"effort": "reasoning.effort", "enabled": "enable_thinking"},
@@ -116,12 +101,12 @@ def read_reasoning_options(given: Fields) -> ReasoningOptions:
 
 def echoed(given: Fields, tools: Tools) -> dict[str, Any]:
     """What a response repeats of these fields, which have been read."""
-    reasoning = given.object("reasoning") or {}
+    effort = (given.object("reasoning") or {}).get("effort")
     return {
         "tools": given.get("tools") or [],
         "tool_choice": given.get("tool_choice") or "auto",
         "parallel_tool_calls": tools.parallel,
-        "reasoning": {"effort": reasoning.get("effort"), "summary": None},
+        "reasoning": {"effort": effort if effort in EFFORTS else None, "summary": None},
     }
 
 
@@ -144,11 +129,9 @@ def _tool(request: Fields, given: object, where: str, namespace: str | None = No
         raise refuse(where, given, '{"type": "function", "name": ...}, or of type custom or namespace')
     if kind == "namespace" and namespace is None:
         return _namespace(request, given, where)
-    if kind == "custom":
-        return [_custom(request, given, where, namespace)]
-    tool = request.inside(where, given, ("type", *FUNCTION_FIELDS))
-    found = read_function(tool, where)
-    return [Function(full_name(found.name, namespace), found.description, found.parameters, found.strict, namespace)]
+    known, read = (CUSTOM_FIELDS, read_custom) if kind == "custom" else (FUNCTION_FIELDS, read_function)
+    found = read(request.inside(where, given, ("type", *known)), where)
+    return [replace(found, name=full_name(found.name, namespace), namespace=namespace)]
 
 
 def _namespace(request: Fields, given: dict[str, Any], where: str) -> list[Function]:
@@ -162,19 +145,3 @@ def _namespace(request: Fields, given: dict[str, Any], where: str) -> list[Funct
         for place, each in enumerate(tools)
         for function in _tool(request, each, f"{where}.tools[{place}]", name)
     ]
-
-
-def _custom(request: Fields, given: dict[str, Any], where: str, namespace: str | None) -> Function:
-    tool = request.inside(where, given, ("type", "name", "description", "format", "cache_control"))
-    found = read_function(tool, where)
-    form = tool.inside(f"{where}.format", tool.object("format") or {}, _GRAMMAR)
-    kind, grammar = form.one_of("type", ("text", "grammar")), form.text("definition", longest=LONGEST_GRAMMAR)
-    about = found.description
-    if kind == "grammar":
-        # a grammar of JSON cannot hold the text inside one of its strings to another grammar: the model reads it
-        allowed = '{"type": "text"}, for input is not held to a grammar'
-        request.ignored.note(f"{where}.format", lambda: refuse(f"{where}.format", given.get("format"), allowed))
-        about = f"{about or ''}\n\nThe input follows this grammar:\n{grammar or ''}".strip()
-    return Function(
-        full_name(found.name, namespace), about, TEXT_PARAMETERS, strict=False, namespace=namespace, is_text=True
-    )

@@ -55,13 +55,20 @@ _TOKEN: dict[str, Schema] = {"token": _TEXT, "logprob": _NUMBER, "bytes": _list(
 _CHAT_LOGPROBS: Schema = _object(
     {"content": _list(_object({**_TOKEN, "top_logprobs": _list(_object(_TOKEN))})), "refusal": {"type": "null"}}
 )
-_TOOL_CALL: Schema = _object(
-    {
-        "id": _TEXT,
-        "type": {"const": "function"},
-        "function": _object({"name": _TEXT, "arguments": {**_TEXT, "description": "JSON, as the model wrote it."}}),
-    }
-)
+_TOOL_CALL: Schema = {
+    "anyOf": [
+        _object(
+            {
+                "id": _TEXT,
+                "type": {"const": "function"},
+                "function": _object(
+                    {"name": _TEXT, "arguments": {**_TEXT, "description": "JSON, as the model wrote it."}}
+                ),
+            }
+        ),
+        _object({"id": _TEXT, "type": {"const": "custom"}, "custom": _object({"name": _TEXT, "input": _TEXT})}),
+    ]
+}
 SCHEMA_ERRORS: dict[str, Schema] = {
     "schema_errors": _list(_object({"index": _WHOLE, "message": _TEXT}))
     | {"description": "Choices whose finished text falls short of a JSON schema that is not strict."}
@@ -153,6 +160,24 @@ RERANKED: Schema = _object(
         ),
         "usage": _object(_USED),
         "meta": _object({"api_version": _object({"version": _TEXT}), "tokens": _object({"input_tokens": _WHOLE})}),
+    }
+)
+
+_BYTES: Schema = _list(_list(_WHOLE))
+COHERE_EMBEDDINGS: Schema = _object(
+    {
+        "id": _TEXT,
+        "embeddings": _object(
+            {}, {"float": _list(_list(_NUMBER)), "base64": _list(_TEXT), "binary": _BYTES, "ubinary": _BYTES}
+        ),
+        "texts": _list(_TEXT),
+        "meta": _object(
+            {
+                "api_version": _object({"version": _TEXT}),
+                "billed_units": _object({"input_tokens": _WHOLE, "image_tokens": _WHOLE}),
+            }
+        ),
+        "response_type": {"const": "embeddings_by_type"},
     }
 )
 

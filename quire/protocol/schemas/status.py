@@ -52,6 +52,30 @@ EXPERTS = _object(
         | {"description": "Engines whose model has experts."}
     }
 )
+ADAPTERS = _object(
+    {
+        "replicas": _list(
+            _object(
+                {
+                    "replica": _COUNT,
+                    "adapters": _list(
+                        _object(
+                            {
+                                "name": _TEXT,
+                                "place": {"enum": ["device", "host", "disk"]},
+                                "running": _COUNT | {"description": "Requests that use it."},
+                                "waiting": _COUNT | {"description": "Requests that wait for room on the device."},
+                            }
+                        )
+                    )
+                    | {"description": "Those on the device first, then those that wait for room there."},
+                    "left_out": _COUNT | {"description": "How many more there are."},
+                }
+            )
+        )
+        | {"description": "Engines that have adapters."}
+    }
+)
 HISTORY = _object(
     {
         name: _list(_MAYBE)
@@ -67,6 +91,15 @@ HISTORY = _object(
             "waiting",
             "kv_used",
             "kv_cached",
+            "drafts_per_second",
+            "draft_tokens_per_second",
+            "accepted_tokens_per_second",
+            "accepted_share",
+            "mean_accepted_length",
+            "adapters_on_device",
+            "adapters_waiting",
+            "adapter_hits_per_second",
+            "adapter_loads_per_second",
         )
     }
 )
@@ -91,6 +124,43 @@ _ENGINE = _object(
         "start_seconds": _PHASES,
     }
 )
+_SPECULATION = {
+    "anyOf": [
+        _object(
+            {
+                "method": _TEXT,
+                "drafts_per_second": _NUMBER,
+                "draft_tokens_per_second": _NUMBER,
+                "accepted_tokens_per_second": _NUMBER,
+                "accepted_share": _MAYBE | {"description": "Of the drafted tokens of the last seconds."},
+                "mean_accepted_length": _MAYBE | {"description": "Accepted tokens over drafts, of the last seconds."},
+                "drafts": _COUNT,
+                "draft_tokens": _COUNT,
+                "accepted_tokens": _COUNT,
+            }
+        ),
+        {"type": "null"},
+    ],
+    "description": "null where nothing is drafted.",
+}
+_LORA = {
+    "anyOf": [
+        _object(
+            {
+                "on_device": _COUNT,
+                "on_host": _COUNT,
+                "waiting": _COUNT | {"description": "Adapters that wait for room on the device."},
+                "hits_per_second": _NUMBER,
+                "loads_per_second": _NUMBER,
+                "hits": _COUNT | {"description": "Requests whose adapter was on the device."},
+                "loads": _COUNT,
+                "evictions": _COUNT,
+            }
+        ),
+        {"type": "null"},
+    ],
+    "description": "null where there are no adapters.",
+}
 _REQUEST = _object(
     {
         "id": _TEXT,
@@ -141,6 +211,8 @@ STATS = _object(
                 "prefix_hit_rate": _MAYBE,
             }
         ),
+        "speculation": _SPECULATION,
+        "lora": _LORA,
         "engines": _list(_ENGINE),
         "requests": _list(_REQUEST),
         "totals": _object({"requests": _COUNT, "prompt_tokens": _COUNT, "generation_tokens": _COUNT, "errors": _COUNT}),

@@ -40,7 +40,10 @@ RENDERED: Schema = _object(
     {
         "request_id": _TEXT,
         "token_ids": {"type": "array", "items": _COUNT},
-        "token_offsets": {"type": "null"},
+        "token_offsets": {
+            "type": ["array", "null"],
+            "items": {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2},
+        },
         "assistant_tokens_mask": {"type": "null"},
         "sampling_params": {"type": "object"},
         "model": _TEXT,

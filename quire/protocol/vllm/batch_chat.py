@@ -12,7 +12,7 @@ from quire.protocol.openai.messages import MESSAGES
 from quire.protocol.openai.schema import Schema
 from quire.protocol.writer import Body, WholeWriter
 
-_ALONE = ("stream", "stream_options", "use_beam_search", "best_of", "echo")
+_ALONE = ("stream", "stream_options", "use_beam_search", "best_of", "echo", "kv_transfer_params")
 """What a single conversation may ask for, and several may not."""
 BATCH_CHAT_FIELDS: dict[str, Schema] = {
     **{name: schema for name, schema in CHAT_FIELDS.items() if name not in _ALONE},

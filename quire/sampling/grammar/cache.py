@@ -64,6 +64,7 @@ class GrammarCache:
     def __init__(self, load: Callable[[], GrammarVocabulary]) -> None:
         """`load` reads the model's tokenizer; it is called once, in a thread."""
         self._load = load
+        self._loading: Future[GrammarVocabulary] | None = None
         self._opening: Future[LLTokenizer] | None = None
         self._kept: OrderedDict[StructuredOutput, _Entry] = OrderedDict()
         self._characters = 0
@@ -96,13 +97,20 @@ class GrammarCache:
             return None
         return _in_thread(partial(self._compile, structured, self._tokenizer())).result().matcher
 
+    def vocabulary(self) -> "Future[GrammarVocabulary]":
+        """Begin to read what grammars are compiled for, unless that was done."""
+        if self._loading is None or (self._loading.done() and self._loading.exception() is not None):
+            self._loading = _in_thread(self._load)
+        return self._loading
+
     def tokenizer(self) -> "LLTokenizer":
         """Waits for it the first time."""
         return self._tokenizer().result()
 
     def _tokenizer(self) -> "Future[LLTokenizer]":
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
-            self._opening = _in_thread(lambda: open_vocabulary(self._load()))
+            loading = self.vocabulary()
+            self._opening = _in_thread(lambda: open_vocabulary(loading.result()))
         return self._opening
 
     def _compile(self, structured: StructuredOutput, opening: "Future[LLTokenizer]") -> Compiled:

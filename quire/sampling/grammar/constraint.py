@@ -45,6 +45,11 @@ class Constraint:
             self._heed(rule)
 
     @property
+    def is_satisfied(self) -> bool:
+        """Whether it will never bind a token again."""
+        return self.rule is None and self._stage is Stage.BEHIND
+
+    @property
     def binding(self) -> Binding:
         if self.is_complete or self.failure is not None:
             return Binding.NOTHING  # whatever is drawn, nobody reads it

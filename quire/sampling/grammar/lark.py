@@ -1,6 +1,7 @@
 """Lark: a grammar while it is written, in llguidance's dialect of Lark."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -8,11 +9,22 @@ from quire.sampling.grammar.json_layout import JSON_LAYOUT
 from quire.sampling.grammar.schema_rewriting import rewritten
 
 
+def looks_like_a_tag(text: str) -> bool:
+    """llguidance matches added tokens of this form by their id alone, special or not; letters never match them."""
+    return text.startswith("<") and text.endswith(">")
+
+
+def _between_slashes(pattern: str) -> str:
+    """A regular expression as Lark writes one."""
+    written = {"/": r"\/", "\n": r"\n", "\\\n": r"\n"}
+    return re.sub(r"\\.|[/\n]", lambda found: written.get(found[0], found[0]), pattern, flags=re.DOTALL)
+
+
 class Lark:
     """Rules, and how a model's vocabulary spells markers."""
 
     def __init__(self, special: Callable[[str], int | None]) -> None:
-        """`special` gives the id of a text that is one special token, and None for any other."""
+        """`special` gives the id of a text that is one token and matches by its id alone, and None for any other."""
         self._special = special
         self._rules: list[str] = []
 
@@ -38,6 +50,13 @@ class Lark:
     def text_to(self, *ends: str) -> str:
         """Any text up to the first of `ends`, which is part of it."""
         return self.either(self._text_to(end) for end in ends)
+
+    def text_like(self, pattern: str, before: str, end: str) -> str:
+        """Text that follows a regular expression and has no `end` in it, up to `before` and `end`, which are part of
+        it."""
+        other = _between_slashes(rf"(.|\n)*{re.escape(end)}(.|\n)*")
+        text = self.rule("TEXT", f"/{_between_slashes(pattern)}/ & ~/{other}/")
+        return self.rule("text", f"{text} {self.quoted(before + end)}", "lazy")
 
     def _text_to(self, end: str) -> str:
         if self.is_special(end):

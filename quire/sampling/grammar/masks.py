@@ -3,7 +3,7 @@
 Masks lie on the device by row, so that applying them asks nothing of the host: a CUDA graph can do it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.mask_maker import MaskMaker
 from quire.sampling.grammar.rule import Rule
-from quire.sampling.grammar.thinking import Thinking
+from quire.sampling.grammar.thinking import Thinking, most_tokens
 from quire.sampling.mode import num_reported
 from quire.sampling.newcomer import Newcomer
 
@@ -25,16 +25,27 @@ class GrammarMasks:
     the constraints.
     """
 
-    def __init__(self, masks: Tensor, is_masked: Tensor, vocab_size: int, grammar_cache: GrammarCache | None) -> None:
+    def __init__(
+        self,
+        masks: Tensor,
+        is_masked: Tensor,
+        vocab_size: int,
+        grammar_cache: GrammarCache | None,
+        *,
+        is_alone: bool = True,
+    ) -> None:
         """Writes `masks` and `is_masked`, which are as in `Adjustments`. Without a cache there are thinking budgets,
-        but no grammars.
+        but no grammars. `is_alone`: no other rank has the same rows.
         """
         self._masks = masks
         self._is_masked = is_masked
         self._width = -(-vocab_size // 32)
         """Words of the masks that are made: the tokenizer may have more tokens than the model has logits."""
         self._grammar_cache = grammar_cache
+        self._is_alone = is_alone
         self._constraints: dict[int, Constraint] = {}
+        self._thinking_ends: dict[int, int] = {}
+        """By row that nothing but a budget binds: how many tokens it has at most when its thinking is over."""
         self._maker = MaskMaker(masks.device)
 
     @property
@@ -48,13 +59,33 @@ class GrammarMasks:
             for token in newcomer.output:
                 constraint.advance(token)
             self._constraints[row] = constraint
+            self._note_budget(row, newcomer)
             self._is_masked[row].fill_(True)
             if constraint.rule is not None and self._grammar_cache is not None:
                 self._width = max(self._width, -(-self._grammar_cache.tokenizer().vocab_size // 32))
 
     def release(self, row: int) -> None:
+        self._thinking_ends.pop(row, None)
         if self._constraints.pop(row, None) is not None:
             self._is_masked[row].fill_(False)
+
+    def expire(self, fewest: Callable[[Iterable[int]], Mapping[int, int]]) -> bool:
+        """Forget budgets of rows that think no more; `fewest` tells how many tokens some rows have at least. Returns
+        whether there were any: what is satisfied is to cost nothing.
+
+        Ranks that share rows are to forget them in the same step, and only one of them sees the tokens: they go by the
+        number of tokens alone.
+        """
+        if not self._thinking_ends:
+            return False
+        if self._is_alone:
+            over = [row for row in self._thinking_ends if self._constraints[row].is_satisfied]
+        else:
+            lengths = fewest(self._thinking_ends)
+            over = [row for row, most in self._thinking_ends.items() if lengths[row] >= most]
+        for row in over:
+            self.release(row)
+        return bool(over)
 
     def foresee(self, rows: Sequence[int]) -> None:
         """Begin with the masks that `bind` is asked for next, if they take long: they are made while the device
@@ -83,6 +114,11 @@ class GrammarMasks:
         constraint.rule.masks_behind(drafts, made[1:])
         self._masks[row].fill_(-1)
         return torch.from_numpy(made[:, :width].view(np.int32))
+
+    def _note_budget(self, row: int, newcomer: Newcomer) -> None:
+        part = newcomer.params.reasoning
+        if newcomer.params.structured is None and part is not None and part.budget is not None:
+            self._thinking_ends[row] = len(newcomer.prompt) + most_tokens(part, part.budget)
 
     def _constrained(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
         known = self._constraints

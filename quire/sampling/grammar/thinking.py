@@ -59,3 +59,9 @@ class Thinking:
         self._thoughts += len(said) - self._ended
         if self._ended == len(end):
             self.stage = Stage.BEHIND
+
+
+def most_tokens(part: ReasoningPart, budget: int) -> int:
+    """Of an output at the end of its thinking: what looked like the end may have been thought when the budget is spent,
+    and then the whole end is written."""
+    return len(part.start) + budget + 2 * len(part.end)

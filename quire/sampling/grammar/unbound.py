@@ -12,7 +12,7 @@ class UnboundGrammars(GrammarMasks):
     """Steps of all ranks are to be of one kind, so this one tells as well whether any row is constrained."""
 
     def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+        super().__init__(*given, is_alone=False)
         self._rows: set[int] = set()
 
     @property
@@ -22,8 +22,10 @@ class UnboundGrammars(GrammarMasks):
     def admit(self, row: int, newcomer: Newcomer) -> None:
         if is_constrained(newcomer.params):
             self._rows.add(row)
+            self._note_budget(row, newcomer)
 
     def release(self, row: int) -> None:
+        self._thinking_ends.pop(row, None)
         self._rows.discard(row)
 
     def foresee(self, rows: Sequence[int]) -> None:

@@ -21,10 +21,16 @@ export class History {
   }
 
   // `stats` is the answer of GET /stats.
-  add(now, { throughput, latency, running, waiting, kv }) {
+  add(now, { throughput, latency, running, waiting, kv, speculation, lora }) {
     const share = (blocks) => (kv.num_blocks ? blocks / kv.num_blocks : null);
     const held = { kv_used: share(kv.used_blocks), kv_cached: share(kv.cached_blocks) };
-    this.samples.push({ time: now, ...throughput, ...latency, running, waiting, ...held });
+    const adapters = {
+      adapters_on_device: lora?.on_device,
+      adapters_waiting: lora?.waiting,
+      adapter_hits_per_second: lora?.hits_per_second,
+      adapter_loads_per_second: lora?.loads_per_second,
+    };
+    this.samples.push({ time: now, ...throughput, ...latency, running, waiting, ...held, ...speculation, ...adapters });
     const oldest = now - LONGEST;
     // One sample older than the span stays, so that the line reaches the edge.
     while (this.samples.length > 1 && this.samples[1].time < oldest) this.samples.shift();

@@ -1,4 +1,5 @@
 // Asks the server each second how it is, and hands the answer to everything that shows it.
+import { Adapters } from "./adapters.js";
 import { ApiError } from "./api.js";
 import { Banner, isReplaced } from "./banner.js";
 import { BlockMap } from "./blocks.js";
@@ -10,6 +11,7 @@ import { age } from "./format.js";
 import { History } from "./history.js";
 import { RequestColours } from "./request_colours.js";
 import { RequestList } from "./requests.js";
+import { Speculation } from "./speculation.js";
 
 const PERIOD = 1000; // milliseconds
 const PERIOD_AWAY = 3000; // while the server does not answer
@@ -22,6 +24,8 @@ export class Monitor extends EventTarget {
   #colours = new RequestColours();
   #blocks = new BlockMap(this.#colours);
   #experts = new ExpertMap();
+  #adapters = new Adapters();
+  #speculation = new Speculation();
   #requests = new RequestList();
   #engines = new Engines();
   #banner = new Banner();
@@ -50,6 +54,7 @@ export class Monitor extends EventTarget {
       this.#show(await this.#api.json("stats"));
       this.#blocks.show(await this.#api.json("stats/blocks"));
       if (this.#experts.isOfUse) this.#experts.show(await this.#api.json("stats/experts"));
+      if (this.#adapters.isShown) this.#adapters.list(await this.#api.json("stats/adapters"));
       this.#requests.paint(this.#colours);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
@@ -62,6 +67,8 @@ export class Monitor extends EventTarget {
 
   #show(stats) {
     this.#history.add(performance.now(), stats);
+    this.#adapters.show(stats);
+    this.#speculation.show(stats);
     this.#draw();
     this.#requests.show(stats);
     this.#engines.show(stats);
@@ -74,7 +81,7 @@ export class Monitor extends EventTarget {
 
   #draw() {
     const span = 1000 * Number(byId("span").value);
-    for (const chart of this.#charts) chart.draw(this.#history.samples, performance.now(), span);
+    for (const each of [...this.#charts, this.#speculation, this.#adapters]) each.draw(this.#history.samples, performance.now(), span);
   }
 
   #away(error) {

@@ -53,6 +53,7 @@ class HubEngines:
                 prefill_engines=0,
                 decode_engines=0,
                 kv_transfer=False,
+                kv_carrier="sockets",
                 engine_secret_file=secret_file,
                 sleep_after=None,  # the engines sleep by themselves
             )

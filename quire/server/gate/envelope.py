@@ -132,4 +132,5 @@ def unique_id(scope: Scope) -> str:
 
 
 def new_request_id() -> str:
-    return "req_" + secrets.token_hex(12)
+    """32 characters, as many as vLLM's have: what keeps them in a column of that width can keep these."""
+    return "req_" + secrets.token_hex(14)

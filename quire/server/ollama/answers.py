@@ -110,13 +110,9 @@ async def _rendered(
 
 
 async def _around_a_gap(asked: GenerateBody, suffix: str, serving: "Serving") -> _Prompt:
-    markers = FillInMiddle.of(serving.tokenizer)
-    if markers is None:
-        raise InvalidRequest(
-            "suffix is given, and the model's vocabulary has no tokens for filling gaps; leave it out", field="suffix"
-        )
+    markers = FillInMiddle.needed(serving.tokenizer)
     before, after = await serving.encode_all([asked.prompt, suffix], add_special_tokens=False)
-    return _Prompt(markers.prompt(before, after), None, Reading(), asked.asked.params)
+    return _Prompt(markers.prompt(before, after), None, Reading(), markers.ending(asked.asked.params))
 
 
 def _call(

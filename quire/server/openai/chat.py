@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
+from quire.core.errors import InvalidRequest
+from quire.protocol.media_parts import split_media
 from quire.protocol.openai.answer_factory import chat_answer, truncated
 from quire.protocol.openai.beam_fields import check_searchable
 from quire.protocol.openai.body import CHAT, CHAT_FIELDS, ChatBody, read_chat_body
@@ -55,6 +57,13 @@ async def read_call(body: object, serving: "Serving", caller: Caller) -> Call:
 async def encode_chat(asked: ChatBody, serving: "Serving", caller: Caller) -> EncodedPrompt:
     """The conversation as the model reads it, in text, tokens and media."""
     rendering = asked.rendering(serving.accepts)
+    if asked.tokens is not None:
+        if split_media(asked.messages)[1]:
+            raise InvalidRequest(
+                "messages have media, which prompt_token_ids do not carry; leave one of them out",
+                field="kv_transfer_params",
+            )
+        return EncodedPrompt(serving.tokenizer.decode(asked.tokens, skip_special_tokens=False), asked.tokens)
     special = asked.add_special_tokens
     return await serving.encode_messages(asked.messages, caller.tenant, add_special_tokens=special, **rendering)
 

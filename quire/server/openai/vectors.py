@@ -52,11 +52,11 @@ def prompt_before(texts: list[str | list[int]], serving: "Serving", name: str | 
     return serving.prompt(name)
 
 
-def check_dimensions(asked: int | None, size: int) -> None:
+def check_dimensions(asked: int | None, size: int, *, field: str = "dimensions") -> None:
     if asked not in (None, size):
         raise InvalidRequest(
-            f"dimensions is {asked}, and the model's vectors have {size} and are not made to be cut; leave it out",
-            field="dimensions",
+            f"{field} is {asked}, and the model's vectors have {size} and are not made to be cut; leave it out",
+            field=field,
         )
 
 

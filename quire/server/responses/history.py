@@ -115,4 +115,5 @@ def _forget(response: Body) -> None:
 
 
 def _not_found(identity: str) -> NotFound:
-    return NotFound(f"there is no stored response {identity[:80]!r}; it may have been deleted or made room for others.")
+    """In OpenAI's words, which clients look for."""
+    return NotFound(f"Response with id {identity[:80]!r} not found. It may have been deleted or made room for others.")

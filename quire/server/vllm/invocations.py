@@ -13,7 +13,8 @@ from quire.protocol.schemas.status import HEALTH
 from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
-from quire.server.openai import chat, classify, completions, embeddings, rerank, score
+from quire.server.cohere import rerank
+from quire.server.openai import chat, classify, completions, embeddings, score
 from quire.server.openai.list_answer import Answer, respond
 from quire.server.operation import Operation
 from quire.server.status import health

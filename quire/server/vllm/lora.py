@@ -1,7 +1,6 @@
 """POST /v1/load_lora_adapter and /v1/unload_lora_adapter, with vLLM's bodies."""
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -28,13 +27,9 @@ async def _load(request: Request) -> Response:
     registry = serving.loras.registry()
     if asked.name in serving.names:
         raise InvalidRequest(f"{asked.name!r} is the model's own name; choose another", field="lora_name")
-    if registry.folder is not None and not registry.is_inside(Path(asked.path).expanduser()):
-        raise InvalidRequest(
-            f"{asked.path[:200]!r} is not in {str(registry.folder)!r} (--lora-dir), where adapters come from here",
-            field="lora_path",
-        )
     try:
-        ref = await asyncio.to_thread(registry.load, asked.name, asked.path, replace=asked.in_place)
+        path = registry.allowed(asked.path)
+        ref = await asyncio.to_thread(registry.load, asked.name, path, replace=asked.in_place)
     except NoSuchAdapter as error:
         raise NotFound(f"the adapter {asked.name!r} cannot be used: {error}") from None
     except CheckpointError as error:

@@ -67,6 +67,7 @@ class Day:
                 ("speculative_config", scheduler.speculative_config is not None),
                 ("enable_prefix_caching", not self.asked.cache.enable_prefix_caching),
                 ("pipeline_parallel_size", self.asked.parallel.pipeline_parallel_size > 1),
+                ("data_parallel_size", self.asked.parallel.attention_ranks > 1),
             )
             if differs
         ]

@@ -12,6 +12,7 @@ from quire.core.plan import Admission, StepPlan
 from quire.core.result import StepResult
 from quire.ops.cpu.accept_drafts import accept_in_memory
 from quire.ops.cpu.lookup_drafts import lookup_in_memory
+from quire.sampling.core_sampler import CoreDrawn
 from quire.worker.core_memory import CoreMemory
 from quire.worker.core_model import CoreStep, Integers
 from quire.worker.speculative.recent_answers import RecentAnswers
@@ -93,8 +94,7 @@ class CoreDrafting:
         plan: StepPlan,
         step: CoreStep,
         layout: CoreDraftLayout,
-        drawn: Integers,
-        invalid: NDArray[np.bool_],
+        drawn: CoreDrawn,
         begun: float,
     ) -> StepResult:
         """Take what is right, propose what comes next, and tell of both; `begun` is when the step began."""
@@ -102,7 +102,7 @@ class CoreDrafting:
         rows, lengths = step.rows[:samples], step.lengths[:samples]
         ends = np.cumsum(granted + 1)
         firsts = ends - granted - 1
-        by_row = _by_row(drawn, firsts, granted)
+        by_row = _by_row(drawn.tokens, firsts, granted)
         counts, verified = accept_in_memory(
             memory.tokens, memory.computed, rows, lengths, granted, by_row, memory.ready
         )
@@ -110,7 +110,12 @@ class CoreDrafting:
         told = counts.tolist()
         memory.lengths.note_verified(plan)(told)
         is_taken = np.arange(by_row.shape[1]) < counts[:, None]
-        is_invalid: NDArray[np.bool_] = np.any(_by_row(invalid, firsts, granted) & is_taken, axis=1)
+        is_invalid: NDArray[np.bool_] = np.any(_by_row(drawn.invalid, firsts, granted) & is_taken, axis=1)
+        reported = {
+            place: [drawn.logprobs[first + number] for number in range(count)]
+            for place, (first, count) in enumerate(zip(firsts.tolist(), told, strict=True))
+            if first in drawn.logprobs
+        }
         return StepResult(
             step=plan.step,
             tokens=by_row[is_taken].tolist(),
@@ -118,6 +123,7 @@ class CoreDrafting:
             num_drafted=int(verified.sum()),
             num_proposed=num_proposed,
             invalid=np.flatnonzero(is_invalid).tolist(),
+            logprobs=reported,
             elapsed=time.perf_counter() - begun,
         )
 

@@ -22,6 +22,7 @@ from quire.sampling.mode import SamplingMode
 from quire.sampling.sampler import Sampler
 from quire.worker.batching import make_batch
 from quire.worker.cpu_core import CpuCore
+from quire.worker.rank_sampler import RankSampler
 from quire.worker.recorded import RecordedModel
 from quire.worker.speculative.draft_rows import DraftRows
 from quire.worker.speculative.following import FollowingProposer
@@ -49,7 +50,7 @@ class DraftModelProposer(FollowingProposer):
         states: RowStates,
         group: int,
         rows: DraftRows,
-        sampler: Sampler,
+        sampler: Sampler | RankSampler,
         attend: Attend,
     ) -> None:
         device = states.tokens.device

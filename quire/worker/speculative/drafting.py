@@ -33,6 +33,7 @@ from quire.sampling.verification import (
 )
 from quire.worker.core_memory import CoreMemory
 from quire.worker.core_model import CoreStep, Floats
+from quire.worker.rank_sampler import RankSampler
 from quire.worker.speculative.draft_model import DraftModel, DraftModelProposer
 from quire.worker.speculative.draft_rows import DraftRows
 from quire.worker.speculative.head import HeadProposer
@@ -60,12 +61,14 @@ class Drafting:
         attend: Attend = paged_attention,
         large_logits: Callable[[Tensor], Tensor] | None = None,
         block_size: int = 1,
+        in_pipeline: bool = False,
     ) -> None:
-        """`memory` is that of a worker to go on from; `ranks` are those that compute the model together, which come to
-        the same drafts, as these follow from tokens alone.
+        """`memory` is that of a worker to go on from; `ranks` are those that compute the model together. They come to
+        the same drafts where these follow from tokens alone; others the first rank draws for all.
 
         `drafter` is the model or head that drafts, which uses the tables of `group`, whose blocks are of `block_size`,
-        and attends by `attend`; `large_logits` makes the large model's logits.
+        and attends by `attend`; `large_logits` makes the large model's logits. `in_pipeline`: several steps of the
+        model are in flight on its stages.
         """
         self._states = states
         self._sampler = sampler
@@ -76,24 +79,25 @@ class Drafting:
             if memory is None
             else DraftRows(torch.from_numpy(memory.ready), torch.from_numpy(memory.may_draft))
         )
+        draws = sampler if ranks is None else RankSampler(sampler, ranks)
         self._proposer: Proposer
         if drafter is None:
             self._proposer = make_proposer(asked, states, self.rows)
             if isinstance(self._proposer, SuffixProposer) and memory is not None and memory.answers is not None:
                 self._proposer.go_on_from(memory.answers)
         elif isinstance(drafter, DraftModel):
-            self._proposer = DraftModelProposer(drafter, limits, states, group, self.rows, sampler, attend)
+            self._proposer = DraftModelProposer(drafter, limits, states, group, self.rows, draws, attend)
         elif isinstance(drafter.module, MedusaHeads):
-            self._proposer = MedusaProposer(drafter, states, group, self.rows, block_size)
+            self._proposer = MedusaProposer(drafter, states, group, self.rows, block_size, ranks)
         else:
             assert large_logits is not None, "a head may share the large model's"
-            shared = (states, group, self.rows, sampler, attend, large_logits)
+            shared = (states, group, self.rows, draws, attend, large_logits)
             self._proposer = HeadProposer(drafter, limits, *shared)
         self._unwritten = UnwrittenFeatures(self._proposer.keep)
         self._drafting: set[int] = set()
         """Rows that may have drafts."""
         self._last_position = limits.max_model_len - 1
-        self._is_read_first = device.type != "cuda" and ranks is None
+        self._is_read_first = device.type != "cuda" and ranks is None and not in_pipeline
         """Whether a step is read before the next is planned, so that the host can say how many drafts that has."""
 
     @property

@@ -63,6 +63,8 @@ class FollowingProposer(Proposer):
         for row, count, drafted in zip(plan.rows, plan.counts, drafts, strict=True):
             if not drafted or not sees_drafts:
                 self._missed[row] += count
+            elif self._missed[row]:  # there were no drafts, whatever was planned: the row has got one token
+                self._missed[row] += 1
 
     def _catch_up(self, rows: Sequence[int]) -> None:
         """Compute what it has missed of these rows, a few at a time."""

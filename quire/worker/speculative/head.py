@@ -23,6 +23,7 @@ from quire.sampling.mode import SamplingMode
 from quire.sampling.sampler import Sampler
 from quire.spec.cache import LatentCache
 from quire.worker.batching import make_batch
+from quire.worker.rank_sampler import RankSampler
 from quire.worker.recorded import RecordedModel
 from quire.worker.speculative.draft_rows import DraftRows
 from quire.worker.speculative.following import FollowingProposer
@@ -39,7 +40,7 @@ class HeadProposer(FollowingProposer):
         states: RowStates,
         group: int,
         rows: DraftRows,
-        sampler: Sampler,
+        sampler: Sampler | RankSampler,
         attend: Attend,
         large_logits: Callable[[Tensor], Tensor],
     ) -> None:

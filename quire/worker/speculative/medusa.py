@@ -11,6 +11,7 @@ from quire.kvcache.storage import KVStorage
 from quire.models.heads.medusa_heads import MedusaHeads
 from quire.ops.functional import argmax
 from quire.ops.step_tensors import RowStates
+from quire.parallel.group import Group
 from quire.sampling.mode import SamplingMode
 from quire.worker.speculative.draft_rows import DraftRows
 from quire.worker.speculative.loaded_head import LoadedHead
@@ -24,13 +25,23 @@ class MedusaProposer(Proposer):
     costs_time = True
     needs_hidden = True
 
-    def __init__(self, loaded: LoadedHead, states: RowStates, group: int, rows: DraftRows, block_size: int) -> None:
+    def __init__(
+        self,
+        loaded: LoadedHead,
+        states: RowStates,
+        group: int,
+        rows: DraftRows,
+        block_size: int,
+        ranks: Group | None = None,
+    ) -> None:
+        """`ranks` are those that compute the large model together, if there are several."""
         assert isinstance(loaded.module, MedusaHeads), "it has a head for each place"
         self._heads, self._features = loaded.module, loaded.features
         self._states = states
         self._group = group
         self._rows = rows
         self._block_size = block_size
+        self._ranks = ranks
 
     def storages(self) -> list[KVStorage]:
         return [self._features.storage]
@@ -47,8 +58,14 @@ class MedusaProposer(Proposer):
         place = computed - 1
         blocks = self._states.tables[self._group][rows, place // self._block_size].long()
         feature = self._features.read(blocks * self._block_size + place % self._block_size)
-        for number in range(count):
-            likeliest, _ = argmax(self._heads.logits(number, feature), None)
+        logits = [self._heads.logits(number, feature) for number in range(count)]  # all ranks have a part in them
+        if self._ranks is None or self._ranks.is_first:
+            found = torch.stack([argmax(each, None)[0].long() for each in logits])
+        else:
+            found = torch.empty((count, len(rows)), dtype=torch.int64, device=feature.device)
+        if self._ranks is not None:
+            found = self._ranks.broadcast(found)
+        for number, likeliest in enumerate(found):
             positions = (computed + number + 1).clamp(max=tokens.shape[1] - 1)
             tokens.index_put_((rows, positions), likeliest.to(torch.int32))
         self._rows.ready.index_copy_(0, rows, self._rows.may_draft[rows].to(torch.int64) * count)

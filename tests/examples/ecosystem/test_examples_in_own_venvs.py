@@ -237,6 +237,7 @@ def models_before_long(controller: str) -> list[str]:
 def test_retrieval_with_a_model_that_is_made_for_it(server: LiveServer, tmp_path: Path) -> None:
     """The text that answers the question comes first, with MiniLM for the vectors and the ranking."""
     pytest.importorskip("llama_index.embeddings.openai_like", reason="needs the test extra")
+    earlier = refused(server)  # another test asks for what is wrong
     with running_server(tmp_path, model=str(fetch_minilm(tmp_path))) as embedder:
         environment = variables(server, QUIRE_EMBEDDING_URL=embedder.url)
         said = said_by([sys.executable, str(ECOSYSTEM / "llamaindex_rag.py")], environment, tmp_path)
@@ -245,7 +246,7 @@ def test_retrieval_with_a_model_that_is_made_for_it(server: LiveServer, tmp_path
         first = re.findall(rf"^{kind} \S+: (.*)$", said, re.MULTILINE)[0]
         assert first.startswith("A ticket costs eight euros."), said
     assert re.search(r"^answer: \S", said, re.MULTILINE), said  # what it makes of the texts is up to a small model
-    assert refused(server) == []
+    assert refused(server) == earlier
 
 
 def test_open_webui_reads_the_variables_of_the_compose_file(server: LiveServer, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Blocks from one engine's memory into another's, over shared memory and over TCP."""
 
 import shutil
+import socket
 import ssl
 import subprocess
 from threading import Thread
@@ -9,9 +10,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from quire.config.resolved import KVLayout
+from quire.kvcache.transfer import stream_carrier
 from quire.kvcache.transfer.fetcher import TCP_CONNECTIONS, KVFetcher
 from quire.kvcache.transfer.host_blocks import HostBlocks
 from quire.kvcache.transfer.sender import KVSender
+from quire.kvcache.transfer.wire import Hello, Pieces, Taken, Want, connect, frame
 from tests.kvcache.transfer.engines import (
     FORMAT,
     LAYOUT,
@@ -107,7 +111,7 @@ def test_a_lost_fetcher_gives_blocks_back(address):
         ({"dtype": "float16"}, "KV dtypes differ: here bfloat16, there float16"),
         ({"block_size": 8}, "--block-size"),
         ({"plane": (4, 8)}, "shapes of a token's KV"),
-        ({"version": 2}, "same version of quire"),
+        ({"version": 1}, "same version of quire"),
     ],
 )
 def test_another_format_is_refused_in_words(address, caplog, changed, told):
@@ -133,13 +137,39 @@ def test_another_secret_is_refused(address):
 def test_bytes_that_changed_on_the_way_are_not_used(address, monkeypatch):
     held, target = memory(1), memory()
     sender = sender_at(address, held)
-    monkeypatch.setattr("quire.kvcache.transfer.sender.crc32", lambda data, start=0: 12345)
+
+    def changed(message):
+        is_second = isinstance(message, Pieces) and message.places == [1]
+        return frame(msgspec.structs.replace(message, checksum=message.checksum ^ 1) if is_second else message)
+
+    monkeypatch.setattr(f"quire.kvcache.transfer.{'slot' if 'unix' in address else 'stream'}_carrier.frame", changed)
     fetcher = fetcher_into(target)
-    fetch = fetcher.fetch(sender.address, [entry(1, 1)])
-    serve(sender, {1: 1})
-    assert events(fetch) == {name_of(1): False}
-    assert fetcher.counts.corrupt == 1
-    assert not planes(target)[:, 1].any()
+    fetch = fetcher.fetch(sender.address, [entry(name, name + 10) for name in (1, 2, 3)])
+    opened = sender.wants.get(timeout=5)
+    for place in (0, 1, 2):
+        opened.send([place], [place + 1])
+    assert events(fetch) == {name_of(1): True, name_of(2): False, name_of(3): True}
+    assert (fetcher.counts.blocks, fetcher.counts.corrupt) == (2, 1)
+    assert (planes(target)[:, [11, 13]] == planes(held)[:, [1, 3]]).all()
+    sender.close()
+
+
+def test_an_engine_of_another_version_is_refused_in_words(caplog):
+    with socket.create_server(("127.0.0.1", 0)) as older:
+        fetch = fetcher_into(memory()).fetch(f"tcp://127.0.0.1:{older.getsockname()[1]}", [entry(1, 1)])
+        connection, _ = older.accept()
+        connection.sendall(b"quire-kv-1\n" + bytes(32))
+        assert events(fetch) == {name_of(1): False}
+        connection.close()
+    assert "of another version" in caplog.text
+
+
+def test_a_slot_that_was_not_lent_cannot_be_taken(tmp_path, caplog):
+    sender = sender_at(f"unix://{tmp_path}/kv", memory(1))
+    connection = connect(sender.address, SECRET)
+    connection.sendall(frame(Hello(FORMAT)) + frame(Taken(2)))
+    wait_for(lambda: "was not lent" in caplog.text)
+    connection.close()
     sender.close()
 
 
@@ -157,6 +187,33 @@ def test_blocks_come_while_others_are_still_computed(address):
     opened.done()
     assert fetch.events.get(timeout=5)[1]
     sender.close()
+
+
+class FarBlocks:
+    """Blocks of which only copies can be had, block after block, as of those on a GPU or on several ranks."""
+
+    def __init__(self, held: np.ndarray, layout: KVLayout) -> None:
+        near = HostBlocks(held, layout)
+        self.block_bytes, self.buffer, self.lock, self.fence = near.block_bytes, near.buffer, near.lock, near.fence
+        self.read, self.write = near.read, near.write
+
+
+@pytest.mark.parametrize("sends", [HostBlocks, FarBlocks])
+@pytest.mark.parametrize("fetches", [HostBlocks, FarBlocks])
+def test_each_end_takes_what_the_other_sends(address, sends, fetches):
+    held, target = memory(1), memory()
+    sender = KVSender(address, FORMAT, sends(held, LAYOUT), SECRET, lambda: None)
+    fetcher = KVFetcher(FORMAT, fetches(target, LAYOUT), SECRET, lambda: None)
+    wanted = {1: 30, 2: 31, 3: 5, 9: 6, 20: 7, 21: 3, 8: 2}  # some lie side by side, here or there
+    fetch = fetcher.fetch(sender.address, [entry(name, block) for name, block in wanted.items()])
+    serve(sender, {name: name for name in wanted})
+    assert events(fetch) == {name_of(name): True for name in wanted}
+    for name, block in wanted.items():
+        assert (planes(target)[:, block] == planes(held)[:, name]).all()
+    untouched = [block for block in range(41) if block not in wanted.values()]
+    assert not planes(target)[:, untouched].any()
+    sender.close()
+    fetcher.close()
 
 
 def test_over_tls(tmp_path):
@@ -179,4 +236,22 @@ def test_over_tls(tmp_path):
     strangers = KVFetcher(FORMAT, HostBlocks(memory(), LAYOUT), SECRET, lambda: None)
     assert events(strangers.fetch(sender.address, [entry(1, 2)])) == {name_of(1): False}
     fetcher.close()
+    sender.close()
+
+
+def test_a_fetcher_that_stops_reading_is_cut_off(monkeypatch, caplog):
+    monkeypatch.setattr(stream_carrier, "STALLED_SECONDS", 1.0)
+    sender = sender_at("tcp://127.0.0.1:0", memory(1))
+    wants, blocks = 1_000, list(range(1, 33))  # 25 MB, more than sockets hold
+    with connect(sender.address, SECRET, None) as stopped:
+        stopped.sendall(frame(Hello(FORMAT)))
+        for number in range(wants):
+            stopped.sendall(frame(Want(number, [0] * len(blocks), list(map(name_of, blocks)))))
+        for _ in range(wants):
+            sender.wants.get(timeout=5).send(list(range(len(blocks))), blocks)
+        left = wants * len(blocks)
+        while left:
+            left -= len(sender.returned.get(timeout=30))
+        assert left == 0
+    assert "cut off: it has taken nothing for 1 s" in caplog.text
     sender.close()

@@ -86,6 +86,55 @@ def test_equal_logits_share_their_fate(
 
 
 @every_variant
+@pytest.mark.parametrize(("vocabulary", "levels"), [(63, 2), (65, 40), (65, 3000), (4097, 40), (4097, 3000)])
+def test_filters_keep_what_the_reference_keeps(variant: str, vocabulary: int, levels: int, on) -> None:
+    """Of peaked rows and flat ones, with many ties and few, the same token is drawn every time: were the bound another,
+    one that is drawn often would be lost, or one that must not come would be among thousands of draws."""
+    on(variant)
+    rows = 12
+    generator = torch.Generator().manual_seed(vocabulary + levels)
+    # a grid that float32 and the division by 1 leave exact
+    grid = torch.randint(0, levels, (rows, vocabulary), generator=generator).float() * (32.0 / levels)
+    logits = (grid * torch.tensor([0.125, 0.5, 1.0, 4.0]).repeat(3)[:, None]).contiguous()
+    logits[::5, ::3] = -math.inf
+    temperature = torch.ones(rows)
+    top_p = torch.tensor([0.1, 0.5, 0.9, 0.95, 0.999, 1.0]).repeat(2)
+    top_k = torch.tensor([0, 1, 7, 50, 800, vocabulary - 1, vocabulary, 2 * vocabulary]).repeat(2)[:rows]
+    min_p = torch.tensor([0.0, 0.001, 0.2]).repeat(4)
+    for number, filters in enumerate(
+        ((None, top_p, None), (top_k, None, None), (top_k, top_p, None), (None, top_p, min_p), (top_k, top_p, min_p))
+    ):
+        for turn in range(3):
+            seeds = settings(rows, 10 * number + turn)
+            found, _ = sample_tokens(logits, temperature, *seeds, *filters)
+            wanted, _ = reference(logits, temperature, *seeds, *filters)
+            assert torch.equal(found, wanted), (number, turn)
+
+
+@every_variant
+def test_a_row_without_noise_takes_its_likeliest_whatever_filters_say(variant: str, on) -> None:
+    on(variant)
+    logits = logits_of(5, 130, 8)
+    filters = (torch.full((5,), 3), torch.full((5,), 0.4), torch.full((5,), 0.2))
+    tokens, _ = sample_tokens(logits, torch.zeros(5), *settings(5, 1), *filters)
+    assert torch.equal(tokens, logits.argmax(dim=1))
+
+
+@every_variant
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_broken_rows_end_and_harm_nobody(variant: str, bad: float, on) -> None:
+    """Comparisons with NaN are false: nothing may look for an order among such numbers."""
+    on(variant)
+    logits = logits_of(6, 1000, 5)
+    filters = (torch.full((6,), 40), torch.full((6,), 0.9), None)
+    whole, _ = sample_tokens(logits, torch.ones(6), *settings(6, 1), *filters)
+    logits[1], logits[3, 500:], logits[4, ::2] = bad, bad, bad
+    tokens, none = sample_tokens(logits, torch.ones(6), *settings(6, 1), *filters)
+    assert none.tolist() == [False, True, False, True, True, False]
+    assert torch.equal(tokens[~none], whole[~none])
+
+
+@every_variant
 def test_frequencies_follow_the_softmax(variant: str, on) -> None:
     """Noise of its own for every position: 20,000 draws of one distribution."""
     on(variant)

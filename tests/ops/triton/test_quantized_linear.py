@@ -99,7 +99,7 @@ def test_every_way_multiplies_by_every_kind_of_codes(way: str, case: str) -> Non
     assert_close(multiply_by(Choice(*WAYS[way]), x, matrix, bias), expected(x, matrix, bias))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", rarely(CASES, every=2))
 def test_expanded_to_the_bit(case: str) -> None:
     from quire.ops.triton.expand_matrix import expand_matrix
 
@@ -113,7 +113,7 @@ def test_expanded_to_the_bit(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", ["fp8_e4m3", "int8", "int4", "Q4_K", "Q6_K"])
-@pytest.mark.parametrize("rows", [1, 3, 8, 17, 64, 130])
+@pytest.mark.parametrize("rows", rarely([1, 3, 8, 17, 64, 130], every=2))
 def test_the_op(rows: int, case: str) -> None:
     from quire.ops.triton.quantized_linear import quantized_linear
 

@@ -236,6 +236,24 @@ def test_hints_are_taken_and_named() -> None:
     }
 
 
+def test_hints_of_another_type_change_nothing() -> None:
+    given = {
+        "service_tier": 5,
+        "metadata": {"user_id": {"a": 1}},
+        "output_config": {"effort": "auto"},
+        "cache_control": {"type": "forever"},
+        "system": [{"type": "text", "text": "x", "cache_control": "yes"}],
+    }
+    asked = read_messages_body(body(**given))
+    names = {"service_tier", "metadata.user_id", "output_config.effort", "cache_control", "system[].cache_control"}
+    assert set(asked.conversation.ignored) == names
+    assert (asked.labels, asked.conversation.reasoning_options.effort) == ({}, None)
+    assert list(read_messages_body(body(metadata="x")).conversation.ignored) == ["metadata"]
+    for name, value in given.items():
+        with pytest.raises(InvalidRequest, match=name):
+            read_messages_body(body(**{name: value}), Ignored(strict=True))
+
+
 def test_output_config() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     form = {"type": "json_schema", "schema": schema}

@@ -15,6 +15,14 @@ from quire.protocol.parsers.tools import Function, Tools
 USER = {"role": "user", "content": "Hi"}
 TOOL = {"type": "function", "function": {"name": "get_time"}}
 
+LARK = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: /.+/"}}
+REGEX = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "[a-z]+|none"}}
+
+
+def called(kind: str, described: dict[str, Any]) -> dict[str, Any]:
+    """An assistant's message with a call."""
+    return {"role": "assistant", "tool_calls": [{"id": "c", "type": kind, kind: described}]}
+
 
 def test_plain_chat() -> None:
     body = read_chat_body({"model": "m", "messages": [USER]})
@@ -124,7 +132,16 @@ def test_parts_of_text_are_put_together() -> None:
         ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools"),
         ({"tools": [{"type": "function", "function": {"name": "a", "parameters": 5}}]}, "tools"),
-        ({"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools"),
+        ({"tools": [{"type": "custom", "custom": {"name": "a b"}}]}, "tools"),
+        ({"tools": [{"type": "custom", "custom": {"name": "a", "format": {"type": "grammar"}}}]}, "tools"),
+        ({"tools": [{"type": "custom", "custom": {"name": "a", "format": LARK}}]}, "tools"),
+        ({"tools": [{"type": "custom"}]}, "tools"),
+        ({"tools": [{"type": "teleport"}]}, "tools"),
+        ({"tools": [TOOL], "tool_choice": {"type": "custom", "custom": {"name": "other"}}}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "teleport"}}, "tool_choice"),
+        ({"messages": [called("custom", {"name": "f"})]}, "messages"),
+        ({"messages": [called("custom", {"input": "x"})]}, "messages"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"type": "teleport"}]}]}, "messages"),
         ({"thinking_token_budget": -1}, "thinking_token_budget"),
         ({"include_reasoning": "yes"}, "include_reasoning"),
         ({"temperature": "hot"}, "temperature"),
@@ -147,7 +164,8 @@ def test_parts_of_text_are_put_together() -> None:
         ({"messages": []}, "messages"),
         ({"messages": "Hi"}, "messages"),
         ({"messages": ["Hi"]}, "messages"),
-        ({"messages": [{"role": "king", "content": "Hi"}]}, "messages"),
+        ({"messages": [{"role": "usr", "content": "Hi"}]}, "messages"),
+        ({"messages": [{"role": "the king", "content": "Hi"}]}, "messages"),
         ({"messages": [{"role": "user"}]}, "messages"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
@@ -180,7 +198,9 @@ def test_what_is_not_honoured_is_refused(given: dict[str, Any], field: str) -> N
         ({"prompt": ["x"] * 100, "n": 100}, "prompt"),
         ({"prompt": [-1]}, "prompt"),
         ({"prompt": [[1], [1 << 31]]}, "prompt"),
-        ({"suffix": "x"}, "suffix"),
+        ({"suffix": 1}, "suffix"),
+        ({"suffix": "x", "truncate_prompt_tokens": 5}, "truncate_prompt_tokens"),
+        ({"suffix": "x", "use_beam_search": True}, "suffix"),
         ({"messages": [USER]}, "messages"),
         ({"best_of": 0}, "best_of"),
     ],
@@ -346,11 +366,23 @@ def test_hints_and_what_is_unknown_are_taken_and_named() -> None:
         "num_ctx": 8192,
         "metadata": {"k": 5},
         "web_search_options": {},
+        "user": {"id": 5},
+        "safety_identifier": "x" * 1000,
+        "reasoning_effort": "auto",
+        "prompt_cache_retention": 5,
     }
     body = read_chat_body({"messages": [{**USER, "mood": "good"}, {**USER, "mood": "bad"}], **hints})
     named = {*hints, "messages[].mood", "metadata.k"} - {"metadata"}
     assert set(body.ignored) == named
     assert set(body.ignored.header().split(", ")) == named
+    assert body.reasoning_options.effort is None
+    assert body.labels == {}
+    assert not body.params.retain_prefix
+    more = {"reasoning": {"effort": 5}, "metadata": ["x"], "stream": True, "stream_options": {"include_obfuscation": 1}}
+    body = read_chat_body({"messages": [USER], **more, "chat_template_kwargs": {"reasoning_effort": "auto"}})
+    assert set(body.ignored) == {"reasoning.effort", "metadata", "stream_options.include_obfuscation"}
+    body = read_chat_body({"messages": [USER], "metadata": {"k" * 65: "v", "a": "b"}})
+    assert (list(body.ignored), body.labels) == (["metadata"], {})
 
 
 def test_options_of_a_stream_need_a_stream() -> None:
@@ -362,6 +394,44 @@ def test_tools_of_the_servers_own_are_left_out() -> None:
     body = read_chat_body({"messages": [USER], "tools": [{"type": "web_search_preview"}, TOOL]})
     assert [function.name for function in body.tools.functions] == ["get_time"]
     assert list(body.ignored) == ["tools[].web_search_preview"]
+
+
+@pytest.mark.parametrize(
+    ("given", "grammar"),
+    [
+        ({"custom": {"name": "run", "description": "Runs.", "format": LARK}}, "grammar:\nstart: /.+/"),
+        ({"custom": {"name": "run", "description": "Runs.", "format": REGEX}}, "regular expression:\n[a-z]+|none"),
+        ({"custom": {"name": "run", "description": "Runs.", "format": {"type": "text"}}}, None),
+        ({"name": "run", "description": "Runs."}, None),  # as responses have it
+        ({"name": "run", "description": "Runs.", "format": {"type": "grammar", **REGEX["grammar"]}}, "n:\n[a-z]+|none"),
+    ],
+)
+def test_tools_of_free_text(given: dict[str, Any], grammar: str | None) -> None:
+    choice = {"type": "custom", "custom": {"name": "run"}}
+    body = read_chat_body({"messages": [USER], "tools": [{"type": "custom", **given}, TOOL], "tool_choice": choice})
+    assert (body.tools.choice, body.tools.named) == ("required", "run")
+    run, other = body.tools.functions
+    assert (run.name, run.is_text, other.is_text) == ("run", True, False)
+    assert run.description is not None
+    assert run.description.startswith("Runs.")
+    assert run.description.endswith(grammar or "Runs.")
+    is_held = grammar is not None and "none" in grammar
+    assert (run.strict, run.pattern) == ((True, "[a-z]+|none") if is_held else (False, None))
+    assert run.property("input").get("pattern") == ("^(?:[a-z]+|none)$" if is_held else None)
+    assert list(body.ignored) == (["tools[].custom.format"] if grammar and not is_held else [])
+
+
+def test_tools_of_free_text_may_be_the_allowed_ones() -> None:
+    run = {"type": "custom", "custom": {"name": "run"}}
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [run]}}
+    body = read_chat_body({"messages": [USER], "tools": [run, TOOL], "tool_choice": choice})
+    assert [function.name for function in body.tools.functions] == ["run"]
+
+
+def test_calls_of_free_text_come_back() -> None:
+    body = read_chat_body({"messages": [USER, called("custom", {"name": "run", "input": "x\n"})]})
+    function = {"name": "run", "arguments": {"input": "x\n"}}
+    assert body.messages[1]["tool_calls"] == [{"id": "c", "type": "function", "function": function}]
 
 
 def test_only_allowed_tools_are_shown() -> None:

@@ -1,5 +1,6 @@
 """The language of every format's calls, as llguidance understands it."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -11,6 +12,8 @@ from hypothesis import given, settings
 from llguidance import LLMatcher, LLTokenizer
 
 from quire.core.errors import InvalidRequest
+from quire.protocol.openai.custom_tools import read_custom
+from quire.protocol.openai.fields import Fields
 from quire.protocol.parsers.choose import CALL_FORMATS, choose_calls
 from quire.protocol.parsers.tools import Choice, Function, Tools
 from quire.sampling.grammar.lark import Lark
@@ -105,6 +108,37 @@ def test_strict_calls_may_stand_in_any_text(name: str, special: bool) -> None:
     bad = spoken.written(name, [("get_weather", {"city": "Oslo", "days": "x"})]).replace("'Oslo'", '"Oslo"')
     if special or name != "harmony":  # whose messages nothing but special tokens can end
         assert not accepts(name, tools, before + bad, special=special)
+
+
+@every_format
+@both_spellings
+@pytest.mark.parametrize("choice", ["required", "auto"])
+def test_free_text_follows_its_expression(name: str, special: bool, choice: Choice) -> None:
+    tool = {"name": "run", "format": {"type": "grammar", "syntax": "regex", "definition": 'ls( "[a-z/]+")?|a\nb'}}
+    run = read_custom(Fields(tool, known=tool), "tools[0]")
+    tools = Tools((run,), choice)
+    if name == "harmony" and not special and choice == "auto":
+        return  # its messages end by nothing but special tokens
+    for text in ("ls", 'ls "src/a"', "a\nb"):
+        assert accepts(name, tools, free_text_call(name, text), special=special)
+    for text in ("rm", "ls ", "lsls", 'ls "A"', "xls"):
+        assert not accepts(name, tools, free_text_call(name, text), special=special)
+
+
+def free_text_call(name: str, text: str) -> str:
+    """Written as JSON writes strings, where arguments are JSON or nearly so."""
+    return (
+        spoken.written(name, [("run", {"input": "@@"})])
+        .replace("'@@'", '"@@"')
+        .replace("@@", text if name == "qwen3-coder" else json.dumps(text)[1:-1])
+    )
+
+
+def test_free_text_has_no_end_of_its_own_in_it() -> None:
+    tool = {"name": "run", "format": {"type": "grammar", "syntax": "regex", "definition": "(?s:.*)"}}
+    tools = Tools((read_custom(Fields(tool, known=tool), "tools[0]"),), "required")
+    for text, is_good in (("a </b>\n", True), ("a </parameter> b", False)):
+        assert accepts("qwen3-coder", tools, free_text_call("qwen3-coder", text), special=True) is is_good
 
 
 def test_functions_that_are_not_strict_take_any_object() -> None:

@@ -1,18 +1,23 @@
 """What a model's style makes of a request: the grammar, the thinking part, and the special tokens its parsers see."""
 
 import json
+import random
 
 import pytest
+from llguidance import LLMatcher, LLTokenizer
+from tokenizers import AddedToken
 
 from quire.config.parsers import ParserConfig, ToolParser
 from quire.core.errors import InvalidRequest
 from quire.core.sampling_params import SamplingParams
 from quire.core.structured import StructuredOutput
+from quire.protocol.parsers.choose import CALL_FORMATS
 from quire.protocol.parsers.parts import Part
 from quire.protocol.parsers.reasoning_options import ReasoningOptions
 from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tool_schemas import check_schemas
 from quire.protocol.parsers.tools import Choice, Function, Tools
+from quire.sampling.grammar.language import grammar_of
 from quire.text.special_tokens import SpecialTokens
 from quire.text.tokenizer import Tokenizer
 from tests.protocol.parsers.spoken import TOOLS
@@ -48,6 +53,30 @@ def test_markers_that_are_special_tokens_are_shown_and_hidden_again() -> None:
     assert len(chosen.prepare("Hi", PARAMS, Tools(), WISH)[1].shown_tokens) == 1
     _, unskipped = chosen.prepare("Hi", SamplingParams(skip_special_tokens=False), TOOLS, WISH)
     assert unskipped.shown_tokens == ()
+
+
+@pytest.mark.parametrize("name", list(CALL_FORMATS))
+@pytest.mark.parametrize("special", [True, False], ids=["special", "added"])
+def test_what_a_mask_allows_can_be_said_whatever_kind_of_token_a_marker_is(name: ToolParser, special: bool) -> None:
+    """Qwen's <tool_call> is an added token that is not special."""
+    form = CALL_FORMATS[name]
+    backend = vocabularies.byte_level()
+    add = backend.add_special_tokens if special else backend.add_tokens
+    add([AddedToken(marker, normalized=False) for marker in form.markers if len(marker) > 1])
+    tokenizer = Tokenizer(backend, SpecialTokens(), source="a test")
+    chosen = AnswerStyle("", tokenizer, ParserConfig(tool_parser=name))
+    _, params = chosen.prepare("Hi", PARAMS, Tools(TOOLS.functions, "required"), WISH)
+    assert params.structured is not None
+    for_grammars = LLTokenizer(backend.to_str())
+    grammar = grammar_of(params.structured, for_grammars)
+    for seed in range(5):
+        drawn, matcher = random.Random(seed), LLMatcher(for_grammars, grammar)
+        for _ in range(60):
+            if matcher.is_stopped():
+                break
+            bits = int.from_bytes(matcher.compute_bitmask(), "little")
+            allowed = [token for token in range(backend.get_vocab_size()) if bits >> token & 1]
+            assert matcher.consume_token(drawn.choice(allowed)), matcher.get_error()
 
 
 @pytest.mark.parametrize("tools", [Tools(TOOLS.functions, "required"), Tools((Function("f", strict=True),))])

@@ -218,7 +218,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("input", {"input": [{"role": "assistant", "content": [{"type": "refusal"}]}]}, "refusal"),
     ("instructions", {"instructions": ["x"]}, "text"),
     ("tools", {"tools": [{"type": "web_search"}]}, "no tools itself"),
-    ("tools", {"tools": [{"type": "local_shell"}]}, "custom or namespace"),
+    ("tools", {"tools": [{"type": "local_shell"}]}, "no tools itself"),
+    ("tools", {"tools": [{"type": "teleport"}]}, "custom or namespace"),
     ("tools", {"tools": [{"type": "namespace", "name": "n"}]}, "namespace"),
     ("tools", {"tools": [5]}, "custom or namespace"),
     ("tools", {"tools": [{"type": "function", "name": "a b"}]}, "letters, digits"),
@@ -270,10 +271,14 @@ def test_hints_are_taken_and_named() -> None:
         "prompt_cache_retention": "1y",
         "max_tool_calls": 3,
         "context_management": [{"type": "compaction"}],
+        "user": 5,
+        "prompt_cache_key": ["k"],
     }
+    said = {"text": "x", "type": "output_text", "logprobs": 5}
     more = {
-        "text": {"verbosity": "low"},
-        "reasoning": {"summary": "concise", "context": "auto"},
+        "input": [{"role": "assistant", "status": "odd", "content": [said]}, {"role": "user", "content": "x"}],
+        "text": {"verbosity": 3},
+        "reasoning": {"summary": True, "context": "auto", "effort": "auto"},
         "include": ["web_search_call.action.sources", "reasoning.encrypted_content"],
         "tools": [{"type": "web_search", "external_web_access": True}, TOOL],
     }
@@ -282,12 +287,28 @@ def test_hints_are_taken_and_named() -> None:
     assert [function.name for function in asked.tools.functions] == ["f"]
     assert set(asked.ignored) == {
         *hints,
+        "input[].status",
+        "input[].content[].logprobs",
         "text.verbosity",
         "reasoning.summary",
         "reasoning.context",
+        "reasoning.effort",
         "include.web_search_call.action.sources",
         "tools[].web_search",
     }
+
+
+@pytest.mark.parametrize("kind", ["local_shell", "shell", "apply_patch", "computer_use_preview", "code_interpreter"])
+def test_tools_that_only_openais_models_know_are_left_out(kind: str) -> None:
+    built_in = {"type": kind, "display_width": 1024}
+    asked = read_response_body(body(tools=[built_in, TOOL]))
+    assert [function.name for function in asked.tools.functions] == ["f"]
+    assert list(asked.ignored) == [f"tools[].{kind}"]
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": kind}, {"type": "function", "name": "f"}]}
+    asked = read_response_body(body(tools=[built_in, TOOL], tool_choice=allowed))
+    assert [function.name for function in asked.tools.functions] == ["f"]
+    with pytest.raises(InvalidRequest, match="there are no tools"):
+        read_response_body(body(tools=[built_in], tool_choice="required"))
 
 
 def test_items_of_other_servers_tools_are_left_out() -> None:

@@ -1,5 +1,8 @@
 """Masks of whole batches, from admission to the end of a text."""
 
+from collections.abc import Callable, Iterable
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +16,8 @@ from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.masks import GrammarMasks
 from quire.sampling.grammar.progress import advance, jump
+from quire.sampling.grammar.thinking import most_tokens
+from quire.sampling.grammar.unbound import UnboundGrammars
 from quire.sampling.newcomer import Newcomer
 from quire.sampling.row_adjustments import RowAdjustments
 from tests.sampling.grammar.vocabulary import BOS, EOS, THINK, UNTHINK, tokenizer, tokens_of, vocabulary
@@ -206,3 +211,54 @@ def test_the_end_of_a_budget_is_written_at_once(rows: Rows) -> None:
     progress = advance(rows.found, [[50]], [0])
     jump(0, rows.found[0][1], progress, 100)
     assert progress.forced == {0: [UNTHINK, BOS]}
+
+
+def unasked(rows: Iterable[int]) -> dict[int, int]:
+    raise AssertionError("it knows by the tokens")
+
+
+@pytest.mark.parametrize(
+    ("budget", "drawn"),
+    [(2, (THINK, 50, 51, UNTHINK, BOS)), (9, (THINK, 50, UNTHINK, BOS)), (9, (50,))],
+    ids=["spent", "ended by itself", "never begun"],
+)
+def test_a_budget_is_forgotten_when_the_thinking_is_over(rows: Rows, budget: int, drawn: tuple[int, ...]) -> None:
+    part = ReasoningPart(start=(THINK,), end=(UNTHINK, BOS), budget=budget)
+    rows.admit(0, reasoning=part)
+    for token in drawn:
+        assert not rows.masks.expire(unasked)
+        assert token in rows.allowed(0)[0]
+        advance(rows.found, [[token]], [0])
+    assert rows.masks.is_active
+    assert rows.masks.expire(unasked)
+    assert not rows.masks.is_active
+    assert rows.allowed(0) == [everything()]
+    assert rows.found == []
+    rows.admit(0, structured=YES_NO)  # by whoever has the row next
+    assert not rows.masks.expire(unasked)
+    assert EOS not in rows.allowed(0)[0]
+
+
+def test_a_grammar_behind_a_budget_stays(rows: Rows) -> None:
+    part = ReasoningPart(start=(THINK,), end=(UNTHINK,), budget=1)
+    rows.admit(0, reasoning=part, structured=YES_NO, output=(THINK, 50, UNTHINK))
+    rows.admit(1, reasoning=part, output=(THINK, 50, UNTHINK))
+    assert rows.masks.expire(unasked)
+    found, free = rows.allowed(0, 1)
+    assert (YES in found, EOS in found) == (True, False)
+    assert free == everything()
+
+
+@pytest.mark.parametrize("kind", [partial(GrammarMasks, is_alone=False), UnboundGrammars])
+def test_ranks_that_share_rows_forget_a_budget_in_one_step(kind: Callable[..., GrammarMasks]) -> None:
+    asked = RowAdjustments(8, vocabulary().size, CPU).tensors
+    masks = kind(asked.masks, asked.is_masked, vocabulary().size, None)
+    part = ReasoningPart(start=(THINK,), end=(UNTHINK, BOS), budget=3)
+    masks.admit(0, Newcomer(SamplingParams(reasoning=part), (BOS,), (THINK, 50, UNTHINK, BOS), (EOS,), ()))
+    most = 1 + most_tokens(part, 3)
+    assert not masks.expire(lambda rows: dict.fromkeys(rows, most - 1))
+    assert masks.is_active
+    assert masks.expire(lambda rows: dict.fromkeys(rows, most))
+    assert not masks.is_active
+    masks.release(0)
+    assert not masks.expire(unasked)

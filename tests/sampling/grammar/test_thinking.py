@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.core.reasoning import ReasoningPart
-from quire.sampling.grammar.thinking import Stage, Thinking
+from quire.sampling.grammar.thinking import Stage, Thinking, most_tokens
 
 TOKENS = st.lists(st.integers(1, 3), max_size=24)
 MARKER = st.lists(st.integers(1, 3), min_size=1, max_size=4)
@@ -59,3 +59,15 @@ def test_what_opens_it() -> None:
     assert thinking.opening == 2
     thinking.advance(2)
     assert (thinking.stage, thinking.opening) == (Stage.WITHIN, None)
+
+
+@given(MARKER, MARKER, st.booleans(), st.integers(0, 4), TOKENS)
+def test_thinking_is_over_after_so_many_tokens(
+    start: list[int], end: list[int], is_open: bool, budget: int, tokens: list[int]
+) -> None:
+    part = ReasoningPart(start=tuple(start), end=tuple(end), is_open=is_open, budget=budget)
+    thinking = Thinking(part)
+    for number in range(most_tokens(part, budget)):
+        drawn = tokens[number] if number < len(tokens) else 1
+        thinking.advance(drawn if thinking.forced is None else thinking.forced)
+    assert thinking.stage is Stage.BEHIND

@@ -24,8 +24,8 @@ from quire.server.responses.history import History
 from quire.server.responses.seal import ThinkingSeal
 from quire.server.store.store import Store
 from tests.server.live import LiveServer, running_server
+from tests.server.openai.fake_serving import GAP, FakeServing, fake_client
 from tests.server.openai.fake_serving import OPERATIONS as OPENAI
-from tests.server.openai.fake_serving import FakeServing, fake_client
 from tests.server.responses.fake_serving import FakeServing as StoringServing
 from tests.server.responses.fake_serving import app_of
 
@@ -63,6 +63,7 @@ LIVE = [
     for each in SENT
     if each.path in (CHAT, COMPLETIONS, RESPONSES, MESSAGES)
     and not each.refused
+    and not each.body.get("suffix")
     and not each.body.keys() & {"tools", "functions", "n", "logprobs", "top_logprobs", "logit_bias"}
     and not {"{sealed}", "{item}"} & set(json.dumps(each.body).split('"'))
     and "tool" not in json.dumps(each.body)
@@ -89,7 +90,7 @@ class Server:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     store = Store(tmp_path_factory.mktemp("store"))
-    plain, storing = FakeServing(tmp_path_factory.mktemp("tiny")), StoringServing(store, max_model_len=1 << 20)
+    plain, storing = FakeServing(tmp_path_factory.mktemp("tiny"), *GAP), StoringServing(store, max_model_len=1 << 20)
     for serving in (plain, storing):
         serving.template, serving.variables = TEMPLATE, set(VARIABLES)
         serving.check_model = lambda name, caller, **_: name or "tiny"  # type: ignore[attr-defined]

@@ -116,6 +116,11 @@ class Script:
     num_experts: int = 0
     """Of each of four layers; 0: the model has none."""
     asked_for_experts: int = 0
+    drafts: bool = False
+    """Whether tokens are drafted."""
+    adapters: int | None = None
+    """LoRA adapters that each replica has; None: the server has none."""
+    asked_for_adapters: int = 0
     replicas: int = 1
     polls: int = 0
     histories: int = 0
@@ -161,6 +166,10 @@ def fake_app(script: Script) -> Starlette:
         script.asked_for_experts += 1
         return JSONResponse({"replicas": [expert_map(script)] if script.num_experts else []})
 
+    async def adapters(request: Request) -> Response:
+        script.asked_for_adapters += 1
+        return JSONResponse({"replicas": adapter_lists(script)})
+
     async def chat(request: Request) -> Response:
         body = await request.json()
         script.bodies.append(body)
@@ -182,6 +191,7 @@ def fake_app(script: Script) -> Starlette:
         "/stats/history": history,
         "/stats/blocks": blocks,
         "/stats/experts": experts,
+        "/stats/adapters": adapters,
         "/openapi.json": openapi,
     }
     data = [Route(path, guarded(handler)) for path, handler in routes.items()]
@@ -307,6 +317,8 @@ def stats_at(poll: int, script: Script) -> dict[str, Any]:
             "used_host_blocks": 0,
             "prefix_hit_rate": 0.37,
         },
+        "speculation": drafting(wave) if script.drafts else None,
+        "lora": adapting(wave) if script.adapters is not None else None,
         "engines": [
             {**engine, "replica": replica, "state": "ready", "running": busy, "waiting": 0, "step_seconds": 0.0123}
             for replica in range(script.replicas)
@@ -314,6 +326,43 @@ def stats_at(poll: int, script: Script) -> dict[str, Any]:
         "requests": requests,
         "totals": {"requests": 1204 + poll, "prompt_tokens": 310_233, "generation_tokens": 88_112, "errors": 0},
     }
+
+
+def drafting(wave: int) -> dict[str, Any]:
+    """Two in three drafted tokens are right, of three a draft; nothing is drafted where the load is lowest."""
+    drafts = wave * 0.75
+    return {
+        "method": "ngram",
+        "drafts_per_second": drafts,
+        "draft_tokens_per_second": 3 * drafts,
+        "accepted_tokens_per_second": 2 * drafts,
+        "accepted_share": 2 / 3 if drafts else None,
+        "mean_accepted_length": 2.0 if drafts else None,
+        "drafts": 4_000,
+        "draft_tokens": 12_000,
+        "accepted_tokens": 9_000,
+    }
+
+
+def adapting(wave: int) -> dict[str, Any]:
+    rates = {"hits_per_second": 1.0 + wave, "loads_per_second": wave / 20}
+    counts = {"hits": 41_207, "loads": 312, "evictions": 296}
+    return {"on_device": 4 + wave % 5, "on_host": 40, "waiting": wave % 4, **rates, **counts}
+
+
+def adapter_lists(script: Script) -> list[dict[str, Any]]:
+    """Every third is on the device and has two requests; for every second one a request waits."""
+    names = [f"customer-{index:04d}-answers-in-the-tone-of-the-house" for index in range(script.adapters or 0)]
+    rows = [
+        {
+            "name": name,
+            "place": "host" if index % 3 else "device",
+            "running": 2 * (index % 3 == 0),
+            "waiting": index % 2,
+        }
+        for index, name in enumerate(names)
+    ]
+    return [{"replica": replica, "adapters": rows, "left_out": 7} for replica in range(script.replicas)]
 
 
 def history_of(script: Script) -> dict[str, list[float | None]]:
@@ -328,6 +377,16 @@ def history_of(script: Script) -> dict[str, list[float | None]]:
         columns[name] = [sample[name] for sample in samples]
     columns["kv_used"] = [sample["kv"]["utilisation"] for sample in samples]
     columns["kv_cached"] = [0.2 for _ in samples]
+    drafts = [sample["speculation"] or {} for sample in samples]
+    for name in ("drafts", "draft_tokens", "accepted_tokens"):
+        columns[f"{name}_per_second"] = [each.get(f"{name}_per_second", 0.0) for each in drafts]
+    for name in ("accepted_share", "mean_accepted_length"):
+        columns[name] = [each.get(name) for each in drafts]
+    adapters = [sample["lora"] or {} for sample in samples]
+    for name in ("on_device", "waiting"):
+        columns[f"adapters_{name}"] = [each.get(name, 0) for each in adapters]
+    for name in ("hits", "loads"):
+        columns[f"adapter_{name}_per_second"] = [each.get(f"{name}_per_second", 0.0) for each in adapters]
     return columns
 
 

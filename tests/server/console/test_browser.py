@@ -108,7 +108,7 @@ def test_charts_and_block_map_move(page: Page, watch: Watch) -> None:
     page.wait_for_function(moved, arg=[ALWAYS_KNOWN, lines])
     page.wait_for_function(f"(before) => ({PICTURE})() !== before", arg=picture)
     page.keyboard.press("Escape")
-    labels = page.eval_on_selector_all(".plot svg", "(all) => all.map((one) => one.getAttribute('aria-label'))")
+    labels = page.eval_on_selector_all("#charts .plot svg", "(all) => all.map((one) => one.getAttribute('aria-label'))")
     assert len(labels) == 6
     assert all("now" in label or "nothing yet" in label for label in labels)
     assert "free" in (page.locator("#blocks canvas").first.get_attribute("aria-label") or "")

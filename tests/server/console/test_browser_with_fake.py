@@ -158,6 +158,59 @@ def test_a_model_without_experts_is_asked_about_them_once(page: Page, watch: Wat
     assert script.asked_for_experts == 1
 
 
+def test_parts_that_the_server_does_not_have_are_not_shown(page: Page, watch: Watch, script: Script) -> None:
+    open_console(page)
+    polls = script.polls
+    expect(page.locator("#speculation-section")).to_be_hidden()
+    expect(page.locator("#adapters-section")).to_be_hidden()
+    page.wait_for_timeout(1500)
+    assert script.polls > polls
+    assert script.asked_for_adapters == 0
+
+
+def test_speculation_is_shown_over_time(page: Page, watch: Watch, script: Script) -> None:
+    script.drafts = True
+    open_console(page)
+    section = page.get_by_role("region", name="Speculation")
+    expect(section.locator(".aside")).to_have_text("ngram · 75 % of 12,000 drafted tokens accepted")
+    titles = ["Drafts verified", "Drafted tokens", "Accepted share", "Mean accepted length"]
+    assert section.locator("figcaption").all_inner_texts() == titles
+    share = section.locator(".chart", has_text="Accepted share").get_by_role("img")
+    expect(share).to_have_attribute("aria-label", re.compile("between 66.7 % and 66.7 %"))
+    length = section.locator(".chart", has_text="Mean accepted length").get_by_role("img")
+    expect(length).to_have_attribute("aria-label", re.compile("between 2 and 2"))
+    for chart in section.locator(".chart").all():
+        drawn = chart.evaluate(BOUNDS)
+        assert drawn["count"] > 150
+        assert drawn["highest"] > 60
+    expect(page.locator("#adapters-section")).to_be_hidden()
+    script.overrides = {"speculation": None}
+    expect(section).to_be_hidden()
+
+
+def test_adapters_are_counted_and_named(page: Page, watch: Watch, script: Script) -> None:
+    script.adapters, script.replicas = 3, 2
+    open_console(page)
+    section = page.get_by_role("region", name="LoRA adapters")
+    figures = section.locator("dl")
+    expect(figures).to_contain_text("41,207")
+    assert figures.locator("dt").all_inner_texts()[:2] == ["on the device", "in host memory"]
+    assert figures.locator("dd").all_inner_texts()[1] == "40"
+    rows = section.locator("tbody tr")
+    expect(rows).to_have_count(6)
+    name = "customer-0000-answers-in-the-tone-of-the-house"
+    assert rows.nth(0).locator("th, td").all_inner_texts() == [name, "device, replica 0", "2", "0"]
+    assert rows.nth(4).locator("td").all_inner_texts() == ["host memory, replica 1", "0", "1"]
+    expect(section.locator(".aside")).to_contain_text("14 more are not shown")
+    for chart in section.locator(".chart").all():
+        assert chart.evaluate(BOUNDS)["count"] > 150
+    script.adapters = 1
+    expect(rows).to_have_count(2)
+    script.adapters = 0
+    expect(section.locator(".aside")).to_have_text("none was asked for yet")
+    expect(section.locator("table")).to_be_hidden()
+
+
 @pytest.mark.parametrize(
     ("overrides", "text"),
     [
@@ -245,7 +298,7 @@ def test_charts_are_full_at_every_load_and_fill_their_height(
     script.seconds = seconds
     open_console(page)
     for visit in (1, 2):
-        charts = page.locator(".chart")
+        charts = page.locator(".chart:visible")
         expect(charts).to_have_count(6)
         for chart in charts.all():
             drawn = chart.evaluate(BOUNDS)
@@ -387,6 +440,7 @@ CUT_OFF = """() => [...document.querySelectorAll("body *")]
 @pytest.mark.parametrize("width", [320, 390])
 @pytest.mark.parametrize("message", ["Hello", CALLING])
 def test_nothing_is_cut_off_on_a_phone(page: Page, watch: Watch, script: Script, message: str, width: int) -> None:
+    script.drafts, script.adapters = True, 3
     page.set_viewport_size({"width": width, "height": 844})
     script.overrides = {"engines": [{**stats_at(9, script)["engines"][0], "state": "starting", "restarts": 12}]}
     page.goto("/")
@@ -394,4 +448,5 @@ def test_nothing_is_cut_off_on_a_phone(page: Page, watch: Watch, script: Script,
     ask(page, message)
     expect(page.locator(".answer .figures")).to_contain_text("token")
     expect(page.locator("#requests .request-0")).to_have_count(1)
+    expect(page.locator("#adapters tr")).to_have_count(3)
     assert page.evaluate(CUT_OFF) == []

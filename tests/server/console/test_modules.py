@@ -174,7 +174,7 @@ HISTORY = """async ({ columns, stats, gap }) => {
 
 @pytest.mark.parametrize(("gap", "kept"), [(1000, 4), (950_000, 2)])
 def test_history_goes_on_from_what_the_server_kept(modules: Page, gap: int, kept: int) -> None:
-    stats = stats_at(1, Script())
+    stats = stats_at(1, Script(drafts=True, adapters=2))
     columns = {"age_seconds": [3.0, 2.0, 1.0], "running": [1, None, 3]}
     given = {"columns": columns, "stats": stats, "gap": gap}
     before, seeded, samples, length, last, now, later = modules.evaluate(HISTORY, given)

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
+from tokenizers import AddedToken
 
 from quire.config.parsers import ParserConfig
 from quire.config.server import ServerConfig
@@ -27,6 +28,8 @@ from quire.protocol.parsers.style import AnswerStyle
 from quire.protocol.parsers.tools import Tools
 from quire.server.call import Call
 from quire.server.caller import Caller
+from quire.server.cohere import embed as cohere_embed
+from quire.server.cohere import rerank
 from quire.server.errors import UnknownModel, exception_handlers
 from quire.server.gate.account import Account
 from quire.server.media_desk import EncodedPrompt
@@ -37,7 +40,6 @@ from quire.server.openai import (
     embeddings,
     models,
     pooling,
-    rerank,
     score,
     tokenize,
 )
@@ -48,8 +50,10 @@ from quire.text.load import load_tokenizer
 from quire.text.pairs import PairFrame, Part
 from tests.text import vocabularies
 
+GAP = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|file_sep|>")
+"""What models know that fill gaps."""
 OPERATIONS: tuple[Operation, ...] = (
-    *(*chat.OPERATIONS, *completions.OPERATIONS, *embeddings.OPERATIONS),
+    *(*chat.OPERATIONS, *completions.OPERATIONS, *embeddings.OPERATIONS, *cohere_embed.OPERATIONS),
     *(*score.OPERATIONS, *rerank.OPERATIONS, *classify.OPERATIONS, *pooling.OPERATIONS),
     *(*tokenize.OPERATIONS, *models.OPERATIONS),
 )
@@ -59,8 +63,11 @@ CALLER = Caller("r1", Account())
 class FakeServing:
     """Stands where the app's Serving stands. Sequence `i` of a prompt says `says[i]`, or its first."""
 
-    def __init__(self, folder: Path) -> None:
-        vocabularies.write_folder(folder, vocabularies.byte_level(), eos_token="<|im_end|>")
+    def __init__(self, folder: Path, *markers: str) -> None:
+        """`markers` are special tokens beside the usual."""
+        backend = vocabularies.byte_level()
+        backend.add_special_tokens([AddedToken(marker, special=True) for marker in markers])
+        vocabularies.write_folder(folder, backend, eos_token="<|im_end|>")
         self.tokenizer = load_tokenizer(folder)
         self.names = ("tiny", "org/tiny")
         self.created = 1_700_000_000
@@ -146,6 +153,9 @@ class FakeServing:
 
     def prompt(self, name: str | None) -> str:
         return SentenceSettings(prompts=self.prompts).prompt(name)
+
+    def has_prompt(self, *names: str) -> bool:
+        return SentenceSettings(prompts=self.prompts).has_prompt(*names)
 
     def prompt_for(self, *names: str) -> str:
         return SentenceSettings(prompts=self.prompts).prompt_for(*names)

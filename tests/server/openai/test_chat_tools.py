@@ -1,5 +1,6 @@
 """Tool calls and thinking in chats: what a model says in its own format, whole and streamed."""
 
+import json
 from typing import Any
 
 import pytest
@@ -125,6 +126,54 @@ def test_tools_the_model_cannot_be_shown(ask: Ask, serving: FakeServing) -> None
     assert serving.ignored == ["thinking_token_budget"]
     serving.strict = True
     assert ask(PATH, 400, messages=HI, thinking_token_budget=4)["error"]["param"] == "thinking_token_budget"
+
+
+PATCH = '*** Begin\n"quoted" \\ 🙂\n*** End'
+CUSTOM: list[Any] = [{"type": "custom", "custom": {"name": "apply_patch", "description": "Edits."}}, TOOLS[1]]
+
+
+def test_calls_of_free_text(ask: Ask, stream: Stream, serving: FakeServing) -> None:
+    written = [json.dumps({"name": "apply_patch", "arguments": {"input": PATCH}}), '{"name": "now"}']
+    written.append('{"name": "apply_patch", "arguments": {"patch": "x"}}')
+    serving.says = ("\n".join(f"<tool_call>\n{each}\n</tool_call>" for each in written),)
+    choice = ask(PATH, messages=HI, tools=CUSTOM)["choices"][0]
+    calls = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert [{name: value for name, value in call.items() if name != "id"} for call in calls] == [
+        {"type": "custom", "custom": {"name": "apply_patch", "input": PATCH}},
+        {"type": "function", "function": {"name": "now", "arguments": "{}"}},
+        {"type": "custom", "custom": {"name": "apply_patch", "input": '{"patch": "x"}'}},
+    ]
+    [shown, _] = serving.rendered[0]["tools"]
+    assert shown["function"]["parameters"]["required"] == ["input"]
+    deltas = [each["delta"] for chunk in stream(PATH, messages=HI, tools=CUSTOM) for each in chunk["choices"]]
+    told = [call for delta in deltas for call in delta.get("tool_calls", [])]
+    begun = [call for call in told if "id" in call]
+    assert [call["index"] for call in begun] == [0, 1, 2]
+    assert begun[0] == {
+        "index": 0,
+        "id": begun[0]["id"],
+        "type": "custom",
+        "custom": {"name": "apply_patch", "input": ""},
+    }
+    inputs = [[call["custom"]["input"] for call in told if call["index"] == index] for index in (0, 2)]
+    assert ["".join(each) for each in inputs] == [PATCH, '{"patch": "x"}']
+    assert len(inputs[0]) > 3  # it comes while it is written
+    back = {"role": "assistant", "content": None, "tool_calls": calls}
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "Done!"} for call in calls]
+    ask(PATH, messages=[*HI, back, *results], tools=CUSTOM)
+    assistant = serving.conversations[-1][1]
+    assert assistant["tool_calls"][0]["function"] == {"name": "apply_patch", "arguments": {"input": PATCH}}
+
+
+def test_free_text_that_is_asked_for_is_bound(ask: Ask, serving: FakeServing) -> None:
+    pattern = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "[0-9]+"}}
+    tools = [{"type": "custom", "custom": {"name": "dial", "format": pattern}}]
+    ask(PATH, messages=HI, tools=tools)
+    ask(PATH, messages=HI, tools=tools, tool_choice={"type": "custom", "custom": {"name": "dial"}})
+    for call in serving.calls:
+        assert call.params.structured is not None
+        assert "^(?:[0-9]+)$" in (call.params.structured.grammar or "")
 
 
 def test_functions_of_old_are_answered_as_of_old(ask: Ask, stream: Stream) -> None:

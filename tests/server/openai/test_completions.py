@@ -1,12 +1,14 @@
 """Completions: several prompts, echoes, and logprobs with the right places in the text."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from quire.core.sampling_params import SamplingParams
 from tests.server.openai.conftest import Ask, Stream
-from tests.server.openai.fake_serving import FakeServing
+from tests.server.openai.fake_serving import GAP, FakeServing, fake_client
 
 PATH = "/v1/completions"
 SAID = "wörld 🙂!"
@@ -122,9 +124,64 @@ def test_special_tokens_may_be_left_off(ask: Ask, serving: FakeServing) -> None:
     assert serving.calls[0].prompts == [serving.tokenizer.encode("Hello", add_special_tokens=False)]
 
 
+@pytest.fixture
+def filling(tmp_path: Path) -> FakeServing:
+    """A model that knows how to fill gaps."""
+    return FakeServing(tmp_path, *GAP)
+
+
+def test_a_gap_is_filled(filling: FakeServing) -> None:
+    client, tokenizer = fake_client(filling), filling.tokenizer
+    before = tokenizer.encode("def f")
+    body = {"prompt": ["a = ", before, ""], "suffix": "\nb", "n": 2, "stop_token_ids": [7], "max_tokens": 9}
+    answer = client.post(PATH, json=body).json()
+    assert [choice["text"] for choice in answer["choices"]] == [SAID] * 6
+    (call,) = filling.calls
+    shown = [tokenizer.decode(prompt, skip_special_tokens=False) for prompt in call.prompts]
+    prompts = [f"<|fim_prefix|>{each}<|fim_suffix|>\nb<|fim_middle|>" for each in ("a = ", "def f", "")]
+    assert shown == prompts
+    assert call.prompts[1][1 : 1 + len(before)] == before
+    assert call.texts == [None] * 3
+    assert call.params == SamplingParams(
+        n=2, max_tokens=9, stop_token_ids=(7, tokenizer.token_to_id("<|file_sep|>") or 0)
+    )
+
+
+def test_a_gap_is_filled_in_a_stream_and_behind_an_echo(filling: FakeServing) -> None:
+    client, tokenizer = fake_client(filling), filling.tokenizer
+    for prompt in ("a = ", tokenizer.encode("a = ")):
+        body = {"prompt": prompt, "suffix": "b", "echo": True}
+        assert client.post(PATH, json=body).json()["choices"][0]["text"] == "a = " + SAID
+        lines = client.post(PATH, json={**body, "stream": True}).text.removesuffix("\n\n").split("\n\n")
+        chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+        assert text_of(chunks) == {0: "a = " + SAID}
+        assert filling.calls[-1].prompts == filling.calls[-2].prompts
+
+
 @pytest.mark.parametrize(
     ("given", "param"),
-    [({"prompt": "x", "suffix": "y"}, "suffix"), ({}, "prompt"), ({"prompt": "\x00" * 4_000_001}, "prompt")],
+    [
+        ({"truncate_prompt_tokens": 4}, "truncate_prompt_tokens"),
+        ({"use_beam_search": True, "n": 2}, "suffix"),
+        ({"echo": True, "logprobs": 1}, "echo"),
+    ],
+)
+def test_what_does_not_go_with_a_gap(filling: FakeServing, given: dict[str, Any], param: str) -> None:
+    answer = fake_client(filling).post(PATH, json={"prompt": "a", "suffix": "b", **given})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    assert filling.calls == []
+
+
+def test_a_model_that_fills_no_gaps_says_so(ask: Ask, serving: FakeServing) -> None:
+    error = ask(PATH, 400, prompt="x", suffix="y")["error"]
+    assert (error["param"], "no tokens for filling gaps" in error["message"]) == ("suffix", True)
+    ask(PATH, prompt="x", suffix="")  # as clients send it that have none
+    assert serving.calls[0].prompts == [serving.tokenizer.encode("x")]
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [({}, "prompt"), ({"prompt": "\x00" * 4_000_001}, "prompt")],
 )
 def test_refusals(ask: Ask, given: dict[str, Any], param: str) -> None:
     assert ask(PATH, 400, **given)["error"]["param"] == param

@@ -8,10 +8,12 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from jsonschema import Draft202012Validator
 from openai import OpenAI
 
 from benchmarks.random_adapters import write_adapters
 from quire.models.loading.locate import locate
+from quire.protocol.schemas.status import ADAPTERS, STATS
 from quire.server.gate.new_key import append_entry, new_key
 from tests.server.live import MODEL, LiveServer, running_server
 
@@ -47,6 +49,11 @@ def answer(client: OpenAI, model: str, tokens: int = 12) -> str:
     return found.choices[0].message.content or ""
 
 
+def names_of(shown: dict[str, Any]) -> set[str]:
+    """Of an answer of /stats/adapters."""
+    return {each["name"] for replica in shown["replicas"] for each in replica["adapters"]}
+
+
 def post(server: LiveServer, what: str, **body: str) -> httpx.Response:
     return httpx.post(f"{server.url}/v1/{what}_lora_adapter", json=body, headers=server.headers, timeout=240)
 
@@ -57,6 +64,30 @@ def test_adapters_are_models_with_a_parent(client: OpenAI) -> None:
     assert cards["zero"]["parent"] == MODEL
     assert client.models.retrieve("one").id == "one"
     assert len({answer(client, name) for name in (MODEL, "zero", "one")}) == 3
+
+
+def test_stats_tell_where_adapters_are(server: LiveServer, client: OpenAI) -> None:
+    answer(client, "zero")
+    hits = server.get("/stats")["lora"]["hits"]
+    answer(client, "zero")
+    while (found := server.get("/stats"))["lora"]["hits"] == hits:  # it has been counted, and is told within a second
+        pass
+    Draft202012Validator(STATS).validate(found)
+    lora = found["lora"]
+    assert lora["hits"] == hits + 1
+    assert lora["on_device"] >= 1
+    assert lora["on_host"] >= 1
+    assert lora["loads"] >= 1
+    assert lora["hits_per_second"] > 0
+    assert found["speculation"] is None
+    while not any((history := server.get("/stats/history"))["adapter_hits_per_second"]):
+        pass
+    assert max(history["adapters_on_device"]) >= 1
+    shown = server.get("/stats/adapters")
+    Draft202012Validator(ADAPTERS).validate(shown)
+    [replica] = shown["replicas"]
+    [zero] = [each for each in replica["adapters"] if each["name"] == "zero"]
+    assert zero == {"name": "zero", "place": "device", "running": 0, "waiting": 0}
 
 
 def test_an_unknown_adapter_is_told_with_the_known_ones(client: OpenAI) -> None:
@@ -78,22 +109,6 @@ def test_load_and_unload_beside_running_requests(server: LiveServer, client: Ope
     assert all(text == expected[name] for name, text in results)
     assert post(server, "load", lora_name="two", lora_path=str(folder / "adapter-2")).status_code == 400
     assert server.metric("quire_lora_adapter_loads_total") >= 4
-
-
-def test_unload_waits_for_requests_that_use_it(server: LiveServer, client: OpenAI, folder: Path) -> None:
-    assert post(server, "load", lora_name="brief", lora_path=str(folder / "adapter-2")).status_code == 200
-    messages: list[Any] = [{"role": "user", "content": "Count to fifty."}]
-    more: Any = {"temperature": 0.0, "max_tokens": 48, "extra_body": {"ignore_eos": True}}
-    stream = client.chat.completions.create(model="brief", messages=messages, stream=True, **more)
-    next(iter(stream))
-    with ThreadPoolExecutor(1) as pool:
-        unloading = pool.submit(post, server, "unload", lora_name="brief")
-        text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
-        assert unloading.result().text.startswith("Success")
-    assert text, "the stream went on to its end"
-    with pytest.raises(openai.NotFoundError):
-        answer(client, "brief")
-    assert post(server, "unload", lora_name="brief").status_code == 404
 
 
 def test_what_cannot_be_loaded_is_told_why(server: LiveServer, folder: Path, tmp_path: Path) -> None:
@@ -120,5 +135,12 @@ def test_keys_may_be_bound_to_adapters(folder: Path, tmp_path: Path) -> None:
                 with pytest.raises(openai.NotFoundError, match="may not use"):
                     answer(client, name)
         headers = {"Authorization": f"Bearer {bound.secret}"}
+        with OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0, timeout=240) as admin:
+            assert answer(admin, "adapter-0")
+        everything, own = set(), set()
+        while "adapter-0" not in everything:
+            everything = names_of(server.get("/stats/adapters"))
+            own = names_of(httpx.get(f"{server.url}/stats/adapters", headers=headers, timeout=60).json())
+        assert own == {"adapter-1"}
         refused = httpx.post(f"{server.url}/v1/unload_lora_adapter", json={"lora_name": "x"}, headers=headers)
         assert refused.status_code == 403

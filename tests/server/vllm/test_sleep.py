@@ -15,7 +15,8 @@ ASKED = {"messages": [{"role": "user", "content": "Say hi."}], "max_tokens": 5, 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with running_server(tmp_path_factory.mktemp("server"), "--max-model-len", "2048", key=KEY) as server:
+    options = ("--max-model-len", "2048", "--vllm-metrics")
+    with running_server(tmp_path_factory.mktemp("server"), *options, key=KEY) as server:
         yield server
 
 
@@ -72,3 +73,8 @@ def test_what_is_not_known_is_refused(client: httpx.Client, query: str) -> None:
 def test_only_admins_may(server: LiveServer) -> None:
     for method, path in (("POST", "/sleep"), ("POST", "/wake_up"), ("GET", "/is_sleeping")):
         assert httpx.request(method, server.url + path).status_code in {401, 403}
+
+
+def test_metrics_have_vllms_names_too(server: LiveServer, client: httpx.Client) -> None:
+    answer(client)
+    assert server.metric("vllm:generation_tokens_total") == server.metric("quire_generation_tokens_total") > 0

@@ -108,6 +108,12 @@ struct Draw {
     uint32_t stream, position;
 };
 
+// A vocabulary is looked through in stretches of so many tokens.
+constexpr int64_t kStretch = 64;
+
+// Floats of scratch for drawing one of `count` tokens.
+inline int64_t draw_scratch(int64_t count) { return (count + kStretch - 1) / kStretch * (2 * kStretch + 1); }
+
 struct Kernels {
     const char* name;
 
@@ -142,8 +148,11 @@ struct Kernels {
 
     // The first of the largest values; its own value is NaN or infinite where any is.
     int64_t (*argmax)(const float* x, int64_t count, float* peak);
-    // A token of `count`; scratch is twice as many floats. Not for logits with NaN.
+    // A token of `count`; scratch is `draw_scratch` floats. Of logits with NaN, any.
     int64_t (*sample)(const float* logits, int64_t count, const Draw&, float* scratch);
+    // What token_logprobs packs of one row; scratch is `draw_scratch` floats, and `count` ids.
+    void (*token_logprobs)(const float* logits, int64_t count, int64_t token, int64_t most, float* scratch, int32_t* ids,
+                           int32_t* packed);
 };
 
 }  // namespace quire

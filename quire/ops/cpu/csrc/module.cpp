@@ -19,6 +19,7 @@
 #include "isa.hpp"
 #include "operations.hpp"
 #include "packing.hpp"
+#include "penalties.hpp"
 #include "pool.hpp"
 #include "program.hpp"
 #include "step_inputs.hpp"
@@ -118,7 +119,7 @@ void sample(Machine& machine, uintptr_t logits, int64_t rows, int64_t columns, u
         draw.min_p = min_p == 0 ? 0.0f : pointer<const float>(min_p)[row];
         // kept by the thread: so much fresh memory for every token would cost more than the draw
         static thread_local std::vector<float> scratch;
-        if (static_cast<int64_t>(scratch.size()) < 2 * columns) scratch.resize(2 * columns);
+        if (static_cast<int64_t>(scratch.size()) < draw_scratch(columns)) scratch.resize(draw_scratch(columns));
         pointer<int64_t>(tokens)[row] =
             machine.kernels.sample(pointer<const float>(logits) + row * columns, columns, draw, scratch.data());
     });
@@ -132,6 +133,52 @@ void argmax(Machine& machine, uintptr_t logits, int64_t rows, int64_t columns, u
         const bool is_invalid = !std::isfinite(peak);
         pointer<int64_t>(tokens)[row] = is_invalid ? 0 : token;
         pointer<bool>(invalid)[row] = is_invalid;
+    });
+}
+
+void check_below(const char* what, int64_t number, int64_t end) {
+    if (number < 0 || number >= end) {
+        throw std::out_of_range(std::string(what) + " " + std::to_string(number) + " of " + std::to_string(end));
+    }
+}
+
+// Of `count` rows of logits at `places`: what the model thinks of their `tokens` and of the `most` likeliest.
+void token_logprobs(Machine& machine, uintptr_t logits, int64_t rows, int64_t columns, int64_t count, uintptr_t places,
+                    uintptr_t tokens, int64_t most, uintptr_t packed) {
+    const auto *at = pointer<const int64_t>(places), *token = pointer<const int64_t>(tokens);
+    check_below("likeliest tokens", most, columns + 1);
+    for (int64_t i = 0; i < count; i++) {
+        check_below("row", at[i], rows);
+        check_below("token", token[i], columns);
+    }
+    over_threads(machine, count, 2, [&](int64_t i) {
+        static thread_local std::vector<float> scratch;
+        static thread_local std::vector<int32_t> ids;
+        if (static_cast<int64_t>(scratch.size()) < draw_scratch(columns)) scratch.resize(draw_scratch(columns));
+        if (static_cast<int64_t>(ids.size()) < columns) ids.resize(columns);
+        machine.kernels.token_logprobs(pointer<const float>(logits) + at[i] * columns, columns, token[i], most,
+                                       scratch.data(), ids.data(), pointer<int32_t>(packed) + i * (3 + 2 * most));
+    });
+}
+
+// Of `count` rows of logits at `places`: penalties for what stands in `history` before `positions`, of which the first
+// `prompts` are those of prompts.
+void penalize_rows(Machine& machine, uintptr_t logits, int64_t rows, int64_t columns, uintptr_t history,
+                   int64_t num_rows, int64_t row_tokens, int64_t count, uintptr_t places, uintptr_t row_ids,
+                   uintptr_t prompts, uintptr_t positions, uintptr_t penalties) {
+    const auto *at = pointer<const int64_t>(places), *row = pointer<const int64_t>(row_ids);
+    const auto *prompt = pointer<const int64_t>(prompts), *length = pointer<const int64_t>(positions);
+    for (int64_t i = 0; i < count; i++) {
+        check_below("row of logits", at[i], rows);
+        check_below("row", row[i], num_rows);
+        check_below("position", length[i], row_tokens + 1);
+    }
+    over_threads(machine, count, 2, [&](int64_t i) {
+        static thread_local std::vector<int32_t> counts;  // zeros between calls
+        if (static_cast<int64_t>(counts.size()) < columns) counts.resize(columns);
+        const float* asked = pointer<const float>(penalties) + 3 * i;
+        penalize(pointer<float>(logits) + at[i] * columns, columns, pointer<const int32_t>(history) + row[i] * row_tokens,
+                 prompt[i], length[i], {asked[0], asked[1], asked[2]}, counts.data());
     });
 }
 
@@ -226,7 +273,11 @@ NB_MODULE(_core, m) {
         .def("matrix_rows", matrix_rows, "matrix"_a, "ids"_a, "count"_a, "out"_a, unlocked)
         .def("sample", sample, "logits"_a, "rows"_a, "columns"_a, "temperature"_a, "seed"_a, "stream"_a, "position"_a,
              "top_k"_a, "top_p"_a, "min_p"_a, "tokens"_a, unlocked)
-        .def("argmax", argmax, "logits"_a, "rows"_a, "columns"_a, "tokens"_a, "invalid"_a, unlocked);
+        .def("argmax", argmax, "logits"_a, "rows"_a, "columns"_a, "tokens"_a, "invalid"_a, unlocked)
+        .def("token_logprobs", token_logprobs, "logits"_a, "rows"_a, "columns"_a, "count"_a, "places"_a, "tokens"_a,
+             "most"_a, "packed"_a, unlocked)
+        .def("penalize", penalize_rows, "logits"_a, "rows"_a, "columns"_a, "history"_a, "num_rows"_a, "row_tokens"_a,
+             "count"_a, "places"_a, "row_ids"_a, "prompts"_a, "positions"_a, "penalties"_a, unlocked);
 
     nb::class_<Matrix>(m, "Matrix")
         .def("__init__",

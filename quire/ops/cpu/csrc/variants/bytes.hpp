@@ -49,6 +49,18 @@ inline EightColumns eight_columns(const Q8Group& group, int64_t chunk, int part)
 template <typename Group>
 constexpr bool kIsNibbles = std::is_same<Group, Q4Group>::value;
 
+// Sums of dot products begin here, and are floats afterwards. NEON begins with the bits of 1.5 * 2^23: what is added to
+// them is a whole number of units of that float, and one subtraction, which both vector pipes of a Neoverse do, replaces
+// a conversion, which one does every other cycle. No sum of a group reaches 2^22.
+#if defined(__ARM_NEON)
+constexpr float kSumsBegin = 12582912.0f;
+inline Ints begin_sums() { return bits_as<Ints>(Floats{} + kSumsBegin); }
+inline Floats as_floats(Ints sums) { return bits_as<Floats>(sums) - kSumsBegin; }
+#else
+inline Ints begin_sums() { return Ints{}; }
+inline Floats as_floats(Ints sums) { return __builtin_convertvector(sums, Floats); }
+#endif
+
 #if !defined(__ARM_NEON)  // which has neon.hpp
 
 #if defined(__AVX512VNNI__)

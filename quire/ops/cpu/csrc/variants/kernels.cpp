@@ -3,6 +3,7 @@
 #include "../kernels.hpp"
 
 #include "attend.hpp"
+#include "logprobs.hpp"
 #include "lora.hpp"
 #include "multiply.hpp"
 #include "multiply_byte_tiles.hpp"
@@ -71,6 +72,7 @@ const Kernels& QUIRE_TABLE(QUIRE_ISA)() {
     static const Kernels table = {
         QUIRE_NAME(QUIRE_ISA), format_for, pack_row, multiply,  multiply_scratch, matrix_row,     rms_norm, layer_norm,
         gate,                  rotate,     add_lora, scale_lora, store_kv, store_kv_bytes, attend,      attend_scratch, argmax,   sample,
+        token_logprobs,
     };
     return table;
 }

@@ -11,11 +11,17 @@ namespace quire {
 namespace {
 
 constexpr int64_t kRankVectors = kPageRank / kWidth;
-// Rows that share what is loaded of a page: as many as registers hold the sums of.
+// Rows that share what is loaded of a page: as many as registers hold the sums of, which AVX-512 and NEON have 32 for.
+// Without a fused multiply-add (plain x86-64) the last outputs of a part would also round otherwise than the others.
+#ifdef __ARM_NEON
+constexpr int64_t kSharingRows = 4;
+#else
 constexpr int64_t kSharingRows = kWidth == 16 ? 4 : 1;
+#endif
 // Bytes that are asked for ahead: a core's own reading ahead ends with every page of memory, and matrices are short.
 constexpr int64_t kLoraAhead = 2048;
-constexpr int64_t kColumnSums = 4;  // at once: a single one would wait for its last addition every time
+// At once: a single vector of sums would wait for its last addition every time. Those of NEON are four to 16 ranks.
+constexpr int64_t kColumnSums = kWidth == 4 ? 1 : 4;
 
 inline Floats load_page(const float* from) { return load(from); }
 inline Floats load_page(const uint16_t* from) { return load_brain(from); }
@@ -43,8 +49,9 @@ void lora_down(const float* const* x, int64_t columns, const T* down, float (*in
     for (; column < columns; column++) add(0, column);
     for (int64_t row = 0; row < kRows; row++) {
         for (int64_t vector = 0; vector < kRankVectors; vector++) {
-            store(inner[row] + vector * kWidth,
-                  (sums[0][row][vector] + sums[1][row][vector]) + (sums[2][row][vector] + sums[3][row][vector]));
+            Floats total = sums[0][row][vector];
+            for (int64_t part = 1; part < kColumnSums; part++) total += sums[part][row][vector];
+            store(inner[row] + vector * kWidth, total);
         }
     }
 }

@@ -25,8 +25,8 @@ constexpr bool kHasMinimum = true;
 template <>
 constexpr bool kHasMinimum<Q8Group> = false;
 
-// A group of neighbouring packed int8 rows. Rows that are multiplied together lie in one ByteGroup, because their number
-// divides 16 and so does the first of them: one pointer to columns and one to numbers serve them all.
+// A group of neighbouring packed int8 rows. Rows that are multiplied together lie in one ByteGroup: one pointer to columns
+// and one to numbers serve them all.
 struct IntegerRows {
     const int8_t (*columns)[kGroup];
     const GroupNumbers* numbers;
@@ -60,23 +60,24 @@ inline void fetch_ahead(const void* weights, const Reading& reading) {
 // rows.
 template <int kRows, int kCount>
 struct Tile {
-    static constexpr bool kTakesBytes = kRowTile % kRows == 0;
     Floats out[kRows][kCount] = {};
 
     template <typename Group>
     void add_groups(const Group* weights, int64_t groups, const Matmul& matmul, int64_t first_row, int first_part) {
-        static_assert(kTakesBytes, "rows of one ByteGroup");
         IntegerRows rows(matmul.x, first_row);
         const bool is_first = kIsStored<Group> && first_row == 0 && first_part == 0;
         Floats totals[kRows][kCount] = {};  // unlike the member, GCC keeps this in registers
         for (int64_t group = 0; group < groups; group++, weights++, rows.next()) {
             if (is_first) fetch_ahead<sizeof(Group)>(weights, matmul.reading);
-            Ints sums[kRows][kCount] = {};
+            Ints sums[kRows][kCount];
+            for (int row = 0; row < kRows; row++) {
+                for (int part = 0; part < kCount; part++) sums[row][part] = begin_sums();
+            }
             dot_group<kRows, kCount>(*weights, first_part, rows.columns, sums);
             for (int part = 0; part < kCount; part++) {
                 const Floats scale = scale_of(*weights, first_part + part);
                 for (int row = 0; row < kRows; row++) {
-                    Floats dots = __builtin_convertvector(sums[row][part], Floats);
+                    Floats dots = as_floats(sums[row][part]);
                     if constexpr (!kHasMinimum<Group> && kBytesBias != 0) dots -= kBytesBias * rows.numbers[row].count;
                     totals[row][part] += dots * (scale * rows.numbers[row].scale);
                     if constexpr (kHasMinimum<Group>) {
@@ -90,8 +91,8 @@ struct Tile {
 
     // Weights that are floats of any width, times float activations.
     template <typename Element, typename Load>
-    void add_floats(const Element* weights, const Matmul& matmul, int64_t first_row, int first_part,
-                    Load load_weights) {
+    void add_columns(const Element* weights, const Matmul& matmul, int64_t first_row, int first_part,
+                     Load load_weights) {
         const float* rows[kRows];
         for (int row = 0; row < kRows; row++) {
             rows[row] = reinterpret_cast<const float*>(matmul.x.row(first_row + row));
@@ -109,21 +110,26 @@ struct Tile {
         keep(totals);
     }
 
-    void add(const Matmul& matmul, int64_t panel, int64_t first_row, int first_part) {
+    // Times activations in bytes.
+    void add_bytes(const Matmul& matmul, int64_t panel, int64_t first_row, int first_part) {
         const uint8_t* data = matmul.matrix->panel(panel);
         const int64_t groups = matmul.matrix->padded_columns() / kGroup;
-        const auto* q4 = reinterpret_cast<const Q4Group*>(data);
-        const auto* q8 = reinterpret_cast<const Q8Group*>(data);
+        if (matmul.matrix->layout == Layout::q4) {
+            add_groups(reinterpret_cast<const Q4Group*>(data), groups, matmul, first_row, first_part);
+        } else {
+            add_groups(reinterpret_cast<const Q8Group*>(data), groups, matmul, first_row, first_part);
+        }
+    }
+
+    // Times activations in floats.
+    void add_floats(const Matmul& matmul, int64_t panel, int64_t first_row, int first_part) {
+        const uint8_t* data = matmul.matrix->panel(panel);
         const auto* floats = reinterpret_cast<const float*>(data);
         const auto* halves = reinterpret_cast<const uint16_t*>(data);
-        if constexpr (kTakesBytes) {
-            if (matmul.matrix->layout == Layout::q4) return add_groups(q4, groups, matmul, first_row, first_part);
-            if (matmul.matrix->layout == Layout::q8) return add_groups(q8, groups, matmul, first_row, first_part);
-        }
         switch (matmul.matrix->layout) {
-            case Layout::f32: return add_floats(floats, matmul, first_row, first_part, load);
-            case Layout::f16: return add_floats(halves, matmul, first_row, first_part, load_half);
-            case Layout::bf16: return add_floats(halves, matmul, first_row, first_part, load_brain);
+            case Layout::f32: return add_columns(floats, matmul, first_row, first_part, load);
+            case Layout::f16: return add_columns(halves, matmul, first_row, first_part, load_half);
+            case Layout::bf16: return add_columns(halves, matmul, first_row, first_part, load_brain);
             default: return;  // comes in bytes
         }
     }
@@ -159,47 +165,89 @@ private:
     }
 };
 
+// Rows of activations that are multiplied together where there are enough, in floats and in bytes.
+#if defined(__AVX512F__)
+constexpr int kFloatRows = 12, kByteRows = 8;
+#elif defined(__AVX2__)
+constexpr int kFloatRows = 4, kByteRows = 4;
+#elif defined(__aarch64__)
+constexpr int kFloatRows = 8, kByteRows = 8;
+#else
+constexpr int kFloatRows = 4, kByteRows = 4;
+#endif
+
+// Parts of a panel that fit the registers together with so many rows: in floats nothing but totals takes registers for
+// long, in bytes also sums and columns do. More parts at once read a row's columns fewer times.
+constexpr int float_parts(int rows) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    return rows > 2 ? 1 : kParts;
+#else
+    return rows > 2 ? std::min(2, kParts) : kParts;
+#endif
+}
+
+constexpr int byte_parts(int rows) {
+#if defined(__aarch64__)
+    return rows > 5 ? 1 : rows > 2 ? 2 : kParts;
+#else
+    return float_parts(rows);
+#endif
+}
+
 // One panel times kRows rows of activations.
-template <int kRows, int kCount>
-inline void multiply_rows(const Matmul& matmul, int64_t panel, int64_t first_row) {
+template <int kRows>
+inline void multiply_floats(const Matmul& matmul, int64_t panel, int64_t first_row) {
+    constexpr int kCount = float_parts(kRows);
     for (int part = 0; part < kParts; part += kCount) {
         Tile<kRows, kCount> tile;
-        tile.add(matmul, panel, first_row, part);
+        tile.add_floats(matmul, panel, first_row, part);
         tile.finish(matmul, panel, first_row, kRows, part);
     }
 }
 
-// Rows of activations and parts of a panel that fit the registers together: for floats, where nothing but sums takes
-// registers for long, and for bytes.
-#if defined(__AVX512F__)
-constexpr int kFloatRows = 12, kByteRows = 8, kTileParts = 1;
-#elif defined(__AVX2__)
-constexpr int kFloatRows = 4, kByteRows = 4, kTileParts = 1;
-#elif defined(__aarch64__)
-constexpr int kFloatRows = 8, kByteRows = 4, kTileParts = 2;
-#else
-constexpr int kFloatRows = 4, kByteRows = 4, kTileParts = 2;
-#endif
+template <int kRows>
+inline void multiply_bytes(const Matmul& matmul, int64_t panel, int64_t first_row) {
+    constexpr int kCount = byte_parts(kRows);
+    for (int part = 0; part < kParts; part += kCount) {
+        Tile<kRows, kCount> tile;
+        tile.add_bytes(matmul, panel, first_row, part);
+        tile.finish(matmul, panel, first_row, kRows, part);
+    }
+}
+
+// The rows from `row` on, kRows or fewer, at once: each row more costs little where few drafts are verified, and what is
+// made of a panel's weights serves all of them.
+template <int kRows>
+inline void multiply_last_bytes(const Matmul& matmul, int64_t panel, int64_t row) {
+    if constexpr (kRows > 0) {
+        if (matmul.rows - row == kRows) return multiply_bytes<kRows>(matmul, panel, row);
+        multiply_last_bytes<kRows - 1>(matmul, panel, row);
+    }
+}
 
 // One panel times the rows from `row` on, a multiple of 16.
-template <int kTileRows>
-inline void multiply_panel(const Matmul& matmul, int64_t panel, int64_t row = 0) {
-    for (; row + kTileRows <= matmul.rows; row += kTileRows) {
-        multiply_rows<kTileRows, kTileParts>(matmul, panel, row);
+inline void multiply_bytes_panel(const Matmul& matmul, int64_t panel, int64_t row = 0) {
+    static_assert(kRowTile % kByteRows == 0, "rows of one ByteGroup");
+    for (; row + kByteRows <= matmul.rows; row += kByteRows) multiply_bytes<kByteRows>(matmul, panel, row);
+    multiply_last_bytes<kByteRows - 1>(matmul, panel, row);
+}
+
+inline void multiply_floats_panel(const Matmul& matmul, int64_t panel) {
+    int64_t row = 0;
+    for (; row + kFloatRows <= matmul.rows; row += kFloatRows) multiply_floats<kFloatRows>(matmul, panel, row);
+    if constexpr (kFloatRows > 4) {
+        for (; row + 4 <= matmul.rows; row += 4) multiply_floats<4>(matmul, panel, row);
     }
-    if constexpr (kTileRows > 4) {
-        for (; row + 4 <= matmul.rows; row += 4) multiply_rows<4, kTileParts>(matmul, panel, row);
-    }
-    for (; row + 2 <= matmul.rows; row += 2) multiply_rows<2, kParts>(matmul, panel, row);
-    for (; row < matmul.rows; row++) multiply_rows<1, kParts>(matmul, panel, row);
+    for (; row + 2 <= matmul.rows; row += 2) multiply_floats<2>(matmul, panel, row);
+    for (; row < matmul.rows; row++) multiply_floats<1>(matmul, panel, row);
 }
 
 inline void multiply_panels(const Matmul& matmul, int64_t first_panel, int64_t last_panel) {
     for (int64_t panel = first_panel; panel < last_panel; panel++) {
         if (matmul.x.format == Format::i8) {
-            multiply_panel<kByteRows>(matmul, panel);
+            multiply_bytes_panel(matmul, panel);
         } else {
-            multiply_panel<kFloatRows>(matmul, panel);
+            multiply_floats_panel(matmul, panel);
         }
     }
 }

@@ -179,7 +179,7 @@ inline void multiply_bytes_in_tiles(const Matmul& matmul, int64_t first, int64_t
         int64_t row = 0;
         for (; row + kRowTile <= rows; row += kRowTile) add_matmuls<16>(tile_matmuls, sums, matmul, panel, row);
         if (row < rows) add_last_matmuls<kRowTile - 1>(tile_matmuls, sums, matmul, panel, row);
-        multiply_panel<kByteRows>(matmul, panel, rows);
+        multiply_bytes_panel(matmul, panel, rows);
     }
 }
 

@@ -26,13 +26,11 @@ inline void dot_group(const Group& group, int first_part, const int8_t (*rows)[k
         for (int part = 0; part < kCount; part++) {
             const EightColumns left = eight_columns(group, 2 * half, first_part + part);
             const EightColumns right = eight_columns(group, 2 * half + 1, first_part + part);
-            for (int row = 0; row < kRows; row++) {
-                Ints& sum = sums[row][part];
-                sum = dot_lane<0>(sum, left.first, x[row]);
-                sum = dot_lane<1>(sum, left.last, x[row]);
-                sum = dot_lane<2>(sum, right.first, x[row]);
-                sum = dot_lane<3>(sum, right.last, x[row]);
-            }
+            // no two neighbours add to the same sum
+            for (int row = 0; row < kRows; row++) sums[row][part] = dot_lane<0>(sums[row][part], left.first, x[row]);
+            for (int row = 0; row < kRows; row++) sums[row][part] = dot_lane<1>(sums[row][part], left.last, x[row]);
+            for (int row = 0; row < kRows; row++) sums[row][part] = dot_lane<2>(sums[row][part], right.first, x[row]);
+            for (int row = 0; row < kRows; row++) sums[row][part] = dot_lane<3>(sums[row][part], right.last, x[row]);
         }
     }
 }

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from quire.core.errors import InvalidRequest
-from quire.protocol.openai.rerank_body import read_rerank_body
+from quire.protocol.cohere.rerank_body import read_rerank_body
 
 
 def test_cohere() -> None:

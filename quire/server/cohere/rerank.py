@@ -3,8 +3,8 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from quire.protocol.cohere.rerank_body import RERANK_FIELDS, RerankBody, read_rerank_body
 from quire.protocol.ignored import Ignored
-from quire.protocol.openai.rerank_body import RERANK_FIELDS, RerankBody, read_rerank_body
 from quire.protocol.openai.schema import body as body_schema
 from quire.protocol.schemas.answers import RERANKED
 from quire.protocol.writer import Body
