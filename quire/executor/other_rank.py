@@ -116,6 +116,15 @@ class OtherRank(ABC):
         assert self._ready is not None
         return self._ready
 
+    def raise_refusal(self, felt: Exception, patience: float) -> None:
+        """Raise what it found wrong with the model or the settings, if it says so within so many seconds.
+
+        `felt` is what another rank made of its end.
+        """
+        self.loss(patience)
+        if self._failed is not None and issubclass(_error_of(self._failed), QuireError):
+            raise self._start_error(self._failed) from felt
+
     def expect(self, number: int) -> "Future[Any]":
         """Done when the rank says so of the errand with this number, or is lost; it has what the rank told."""
         awaited: Future[Any] = Future()
@@ -151,9 +160,12 @@ class OtherRank(ABC):
 
     def _check_start(self) -> None:
         if self._failed is not None:
-            raise _error_of(self._failed)(f"rank {self.rank}: {self._failed.message}")
+            raise self._start_error(self._failed)
         if self._loss is not None:
             raise RankLost(f"rank {self.rank} ({self.place}) ended while it started: {self._loss}")
+
+    def _start_error(self, failed: Failed) -> Exception:
+        return _error_of(failed)(f"rank {self.rank}: {failed.message}")
 
     def _listen(self) -> None:
         loss = self._hear_until_lost()

@@ -27,7 +27,7 @@ from quire.config.facts import DeviceFacts
 from quire.config.resolved import Resolved
 from quire.core.adapter import AdapterRef
 from quire.core.carried_blocks import CarriedBlocks
-from quire.core.errors import ConfigError
+from quire.core.errors import ConfigError, QuireError
 from quire.core.plan import LayerCopies, StepPlan
 from quire.core.rank_place import RankPlace
 from quire.core.request import Request
@@ -370,7 +370,18 @@ def start_first(
 
     for other in others:
         other.wait_until_arrived()  # who waits for one that has failed waits in vain
-    first = start_rank(path, resolved, 0, meeting, place, seed=seed, progress=progress, grammars=grammars, clock=clock)
+    try:
+        first = start_rank(
+            path, resolved, 0, meeting, place, seed=seed, progress=progress, grammars=grammars, clock=clock
+        )
+    except QuireError:
+        raise
+    except Exception as error:  # perhaps only a connection that ended, and another rank knows why
+        patience = _END_SECONDS
+        for other in others:
+            other.raise_refusal(error, patience)
+            patience = 0.1  # all had the first one's
+        raise
     try:
         for other in others:
             size = other.wait_until_ready().weight_bytes

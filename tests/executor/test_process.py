@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ from quire.config.resolved import Resolved
 from quire.core.errors import ConfigError
 from quire.core.plan import StepPlan
 from quire.core.rank_place import RankPlace
-from quire.executor.process import ProcessExecutor, RankLost, RankProcess, start_processes
-from quire.executor.rank_messages import RankSettings
+from quire.executor.other_rank import OtherRank
+from quire.executor.process import ProcessExecutor, RankLost, RankProcess, start_first, start_processes
+from quire.executor.rank_messages import Answer, Arrived, Failed, RankSettings, frame
 from quire.models.loading.header import read_model_facts
 from quire.worker.device import cpu_facts
 from quire.worker.dummy import dummy_sequence
@@ -137,6 +139,56 @@ def test_what_cannot_be_cut_is_refused_with_its_borders(tmp_path: Path, others: 
     path = write_folder(tmp_path / "folder", WEIGHTS_ALONE["gptq act-order"])
     with pytest.raises(ConfigError, match="act-order cannot be cut by columns"):
         RankRunner(path, others, tensor_parallel_size=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [("ConfigError", "rank 1: columns cannot be cut"), ("OSError", "connection closed by peer")]
+)
+def test_a_start_that_felt_another_ranks_end_tells_of_its_refusal(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, kind: str, told: str
+) -> None:
+    """A rank may refuse the model, and end, before this one has met all others."""
+    refusal = ConfigError if kind == "ConfigError" else RuntimeError
+
+    def cut_off(*_: object, **__: object) -> None:
+        rank.say(Failed(kind, "columns cannot be cut"))
+        raise RuntimeError("connection closed by peer")
+
+    monkeypatch.setattr("quire.executor.process.start_rank", cut_off)
+    with SpokenRank() as rank:
+        rank.say(Arrived())
+        with pytest.raises(refusal, match=told) as raised:
+            start_first(tiny.path, resolved_for(tiny), "nowhere", RankPlace(0, 2), [rank])
+    assert type(raised.value) is refusal
+
+
+class SpokenRank(OtherRank):
+    """One that says what a test has it say."""
+
+    place = "nowhere"
+
+    def __init__(self) -> None:
+        here, self._there = socket.socketpair()
+        super().__init__(1, here, timeout=30.0)
+        self.listen()
+
+    def say(self, answer: Answer) -> None:
+        self._there.sendall(frame(answer))
+
+    def __enter__(self) -> "SpokenRank":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def kill(self) -> None: ...
+
+    def close(self) -> None:
+        self._there.close()
+        self.hang_up()
+
+    def _exit(self) -> str:
+        return "it is gone"
 
 
 def asked_of(tiny: Tiny, **settings: float) -> EngineConfig:
