@@ -2,6 +2,13 @@
 import { ApiError, requestIdOf } from "./api.js";
 import { serverSentEvents } from "./stream.js";
 
+const SHORTEST = 0.05; // seconds
+
+// Null for an answer that came all at once: such a time says how fast pieces were read, not how fast tokens were made.
+export function tokensPerSecond(tokens, seconds) {
+  return tokens > 1 && seconds >= SHORTEST ? (tokens - 1) / seconds : null;
+}
+
 export class Completion {
   text = "";
   reasoning = "";
@@ -75,7 +82,7 @@ export class Completion {
     return {
       tokens,
       exact: this.tokens !== null,
-      rate: tokens > 1 && seconds > 0 ? (tokens - 1) / seconds : null,
+      rate: tokensPerSecond(tokens, seconds),
       firstToken: this.#first === null ? null : (this.#first - this.#sent) / 1000,
     };
   }

@@ -105,6 +105,14 @@ def test_numbers_are_written_for_people(modules: Page, call: str, text: str) -> 
     assert modules.evaluate(f"async () => (await import('/console/format.js')).{call}") == text
 
 
+@pytest.mark.parametrize(("tokens", "seconds", "rate"), [(101, 2, 50), (1, 2, None), (12, 0.001, None), (12, 0, None)])
+def test_an_answer_that_came_all_at_once_has_no_speed(
+    modules: Page, tokens: int, seconds: float, rate: float | None
+) -> None:
+    call = "async (given) => (await import('/console/completion.js')).tokensPerSecond(...given)"
+    assert modules.evaluate(call, [tokens, seconds]) == rate
+
+
 @pytest.mark.parametrize(("value", "bound"), [(0.9, 1), (1, 1), (1.1, 1.2), (2.1, 2.5), (51, 60), (0.0031, 0.004)])
 def test_axes_end_at_round_numbers_just_above_the_data(modules: Page, value: float, bound: float) -> None:
     found = modules.evaluate("async (value) => (await import('/console/chart.js')).roundUp(value)", value)
