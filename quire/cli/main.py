@@ -9,6 +9,7 @@ from cyclopts.exceptions import UnusedCliTokensError
 
 from quire.cli.help_page import HELP, HELP_ALL, OWN_OPTIONS, print_page
 from quire.cli.options import apply_sources
+from quire.cli.several_values import joined_values
 from quire.config.bounds import flag
 from quire.config.engine import EngineConfig
 from quire.config.fields import field_sections
@@ -35,7 +36,6 @@ _COMMANDS = {
 }
 
 _HELP = (*HELP, HELP_ALL)
-LORA_MODULES = "--lora-modules"
 _FAILED = 2
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        tokens = joined_values(_translated(tokens), LORA_MODULES)
+        tokens = joined_values(_translated(tokens))
         app = build_app()
         if _asks_for_help(tokens):
             # straight to the page: parsing would first work out every option of the command twice more
@@ -91,22 +91,6 @@ def _translated(tokens: list[str]) -> list[str]:
     for remark in translated.remarks:
         print("quire:", remark, file=sys.stderr)
     return translated.tokens
-
-
-def joined_values(tokens: Sequence[str], option: str) -> list[str]:
-    """Several `name=path` behind one option as one value, as users of vLLM write them."""
-    joined: list[str] = []
-    is_open = False
-    for token in tokens:
-        if is_open and "=" in token and not token.startswith("-"):
-            if joined[-1] == option:
-                joined.append(token)
-            else:
-                joined[-1] += f" {token}"
-            continue
-        is_open = token == option
-        joined.append(token)
-    return joined
 
 
 def _asks_for_help(tokens: Sequence[str]) -> bool:

@@ -131,10 +131,3 @@ def test_other_bad_input(capsys: pytest.CaptureFixture[str], arguments: list[str
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert expected in captured.err
-
-
-def test_adapters_may_follow_one_option_as_users_of_vllm_write_them() -> None:
-    given = ["serve", "m", "--lora-modules", "a=x", "b=y", "--port", "1", "--lora-modules", "c=z"]
-    expected = ["serve", "m", "--lora-modules", "a=x b=y", "--port", "1", "--lora-modules", "c=z"]
-    assert cli.joined_values(given, cli.LORA_MODULES) == expected
-    assert cli.joined_values(["plan", "x=y"], cli.LORA_MODULES) == ["plan", "x=y"]
