@@ -74,10 +74,10 @@ def _has_more_bits(layer: int, layers: int) -> bool:
 
 def make_random(name: str, layers: int) -> None:
     """Have models that are built from now on in this process hold such weights."""
-    from quire.worker import start
+    from quire.worker import start_model
 
     def method_of(matched: object, resolved: object, dtype: torch.dtype, *rest: object) -> LinearMethod:
         return RandomQuantizedMethod(name, layers, dtype)
 
-    assert hasattr(start, "method_of"), "whoever decides how a model's weights are held has another name now"
-    start.method_of = method_of
+    assert hasattr(start_model, "method_of"), "whoever decides how a model's weights are held has another name now"
+    start_model.method_of = method_of

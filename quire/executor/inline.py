@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from quire.worker.core_worker import CoreWorker
     from quire.worker.pooling_worker import PoolingWorker
     from quire.worker.running_step import RunningStep
-    from quire.worker.start import Grammars, Progress
+    from quire.worker.start import Grammars
+    from quire.worker.start_model import Progress
     from quire.worker.worker import Worker
 
     AnyWorker = Worker | CoreWorker | PoolingWorker

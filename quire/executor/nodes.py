@@ -29,7 +29,8 @@ from quire.observe.start_clock import StartClock
 from quire.worker.start_rank import host_meeting
 
 if TYPE_CHECKING:
-    from quire.worker.start import Grammars, Progress
+    from quire.worker.start import Grammars
+    from quire.worker.start_model import Progress
 
 _PATIENCE = 900.0
 """Seconds that the first host waits for the others, which may start at any time."""

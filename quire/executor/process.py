@@ -62,7 +62,8 @@ from quire.worker.start_rank import Rank, start_rank
 
 if TYPE_CHECKING:
     from quire.core.expert_load import CacheCounts, ExpertLoad
-    from quire.worker.start import Grammars, Progress
+    from quire.worker.start import Grammars
+    from quire.worker.start_model import Progress
     from quire.worker.start_rank import Meeting
 
 _log = logging.getLogger(__name__)

@@ -44,7 +44,8 @@ except ImportError:
     ) from None
 
 if TYPE_CHECKING:
-    from quire.worker.start import Grammars, Progress
+    from quire.worker.start import Grammars
+    from quire.worker.start_model import Progress
 
 _STORE_BYTES = 100 * 2**20
 """Of Ray's object store in a cluster that is started here: nothing of ours goes through it."""

@@ -11,7 +11,8 @@ from quire.executor.process import ProcessExecutor, start_processes
 from quire.observe.start_clock import StartClock
 
 if TYPE_CHECKING:
-    from quire.worker.start import Grammars, Progress
+    from quire.worker.start import Grammars
+    from quire.worker.start_model import Progress
 
 
 def start_ranks(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from quire.parallel.peers import Peers
     from quire.worker.rank_grammars import RankGrammars
     from quire.worker.stage_worker import StageWorker
-    from quire.worker.start import Grammars, Progress
+    from quire.worker.start import Grammars
+    from quire.worker.start_model import Progress
     from quire.worker.worker import Worker
 
 Meeting = Union[str, "HostedMeeting"]

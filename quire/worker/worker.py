@@ -1,6 +1,6 @@
 """Worker: owns one device. Plan in, tensors, model, sampler, result out."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quire.config.resolved import KVLayout, StepLimits
-from quire.config.speculation import Speculation, draft_lengths
+from quire.config.speculation import draft_lengths
 from quire.core.carried_blocks import CarriedBlocks
 from quire.core.expert_load import CacheCounts, ExpertLoad
 from quire.core.pasts import Pasts
@@ -18,7 +18,6 @@ from quire.kvcache.storage import KVStorage
 from quire.layers.batch import Batch, KVLayer
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
-from quire.models.loading.kv_scales import KVScale
 from quire.ops.functional import (
     Attend,
     batch_invariant_attention,
@@ -29,7 +28,6 @@ from quire.ops.functional import (
 )
 from quire.ops.lora_tensors import AdapterRows
 from quire.ops.step_tensors import RowStates
-from quire.parallel.group import Group
 from quire.sampling.core_sampler import CoreSampler
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
@@ -39,7 +37,6 @@ from quire.sampling.state import SamplingState
 from quire.sampling.verification import VerifiedTokens
 from quire.spec.cache import LatentCache
 from quire.spec.model import ModelSpec
-from quire.worker.adapter_store import AdapterStore
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
@@ -48,12 +45,10 @@ from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs, Drawn
 from quire.worker.device_time import DeviceTime
 from quire.worker.encoded_media import EncodedMedia
-from quire.worker.expert_copies import ExpertCopies
 from quire.worker.expert_figures import ExpertFigures
-from quire.worker.expert_helper import ExpertHelper
 from quire.worker.kv_layers import kv_layers
-from quire.worker.last_stage import LastStage, ReturningSampler
-from quire.worker.media_rows import MediaFigures, MediaRows
+from quire.worker.last_stage import ReturningSampler
+from quire.worker.media_rows import MediaFigures
 from quire.worker.out_of_memory import free_cached_memory
 from quire.worker.plain_steps import PlainSteps
 from quire.worker.plan_lengths import PlanLengths
@@ -64,14 +59,14 @@ from quire.worker.readouts import Readouts
 from quire.worker.recorded import RecordedModel
 from quire.worker.returned_rows import first_places, returned_rows
 from quire.worker.row_adapters import RowAdapters
+from quire.worker.row_followers import RowFollowers
 from quire.worker.rows import Rows
 from quire.worker.running_step import RunningStep, UnreadDrafts
 from quire.worker.shared_prefix import SharedPrefixes
 from quire.worker.sleeping_weights import RestingWeights
-from quire.worker.speculative.draft_model import DraftModel
 from quire.worker.speculative.drafting import Drafting
-from quire.worker.speculative.loaded_head import LoadedHead
 from quire.worker.warmup import warmup_steps
+from quire.worker.worker_parts import WorkerParts
 
 Forward = Callable[[Tensor, Tensor, Batch], Tensor]
 """Tokens, their positions and the step's batch to hidden states."""
@@ -88,50 +83,30 @@ class Worker:
         limits: StepLimits,
         sampling: SamplingState,
         device: torch.device,
+        parts: WorkerParts,
         core: CpuCore | None = None,
         memory: CoreMemory | None = None,
-        *,
-        kv_scales: Sequence[KVScale] | None = None,
-        batch_invariant: bool = False,
-        group: Group | None = None,
-        helper: ExpertHelper | None = None,
-        speculation: Speculation | None = None,
-        drafter: DraftModel | LoadedHead | None = None,
-        adapters: AdapterStore | None = None,
-        copies: ExpertCopies | None = None,
-        media: MediaRows | None = None,
-        stage: LastStage | None = None,
-        counts_experts: bool = True,
-        first_layer: int = 0,
     ) -> None:
-        """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from; `kv_scales`
-        are what the keys and values of each layer are divided by, where they are stored in fp8.
-
-        `batch_invariant`: attention keeps the order of its sums, whatever is in the batch. The model's matrices are
-        to do so as well. `drafter` is the model or head that drafts, where `speculation` asks for one.
-        `adapters` are the model's LoRA adapters, and `copies` those of its experts, where it may have any.
-        `group` are the ranks that compute the model together; `helper` computes experts for other ranks' tokens, where
-        nothing else is shared; `stage` is the worker's place in a pipeline.
-        `media` are those of prompts, where the model reads any. `counts_experts`: whether routers count the tokens of
-        each expert, unless the core computes, which always does. `first_layer` is the number of the model's first layer
-        in the whole of it.
-        """
-        self.adapters, self.copies, self._helper, self._stage = adapters, copies, helper, stage
-        self._attend: Attend = batch_invariant_attention if batch_invariant else paged_attention
+        """`core` is the native CPU core, where that computes; `memory` is that of a worker to go on from."""
+        self.adapters, self.copies = parts.adapters, parts.copies
+        self._helper, self._stage, self._media = parts.helper, parts.stage, parts.media
+        self._attend: Attend = batch_invariant_attention if parts.batch_invariant else paged_attention
         self._sampling = sampling
         self._block_size = layout.block_size
         kv = None if memory is None else torch.from_numpy(memory.kv)
         self._storage = KVStorage(layout, getattr(torch, layout.dtype), device, kv)
-        self._kv = kv_layers(self._storage, len(model.layers), kv_scales, device)
+        self._kv = kv_layers(self._storage, len(model.layers), parts.kv_scales, device)
         self._model = model
         self._keeps_latents = any(isinstance(cache, LatentCache) for cache in model.spec.caches)
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
-            computed = _recorded(model, self._kv, core, adapters, () if drafter is None else drafter.taps)
-        self._experts = ExpertFigures(model, device, computed, routers_count=counts_experts, first_layer=first_layer)
-        self._forward: Forward = computed if stage is None else stage.forward
-        self._needs_all_hidden = core is not None or helper is not None
+            computed = _recorded(model, self._kv, core, parts)
+        self._experts = ExpertFigures(
+            model, device, computed, routers_count=parts.counts_experts, first_layer=parts.first_layer
+        )
+        self._forward: Forward = computed if self._stage is None else self._stage.forward
+        self._needs_all_hidden = core is not None or self._helper is not None
         """A recorded program computes the same rows from its first operation to its last; ranks that exchange tokens
         know of each other only how many a step has."""
         self._logits = computed.logits
@@ -146,42 +121,22 @@ class Worker:
             limits.num_lookahead_tokens,
         )
         sampler = Sampler(sampling, self._rows.states.tokens)
-        of_ranks = sampler if group is None else RankSampler(sampler, group)
-        self._sampler = of_ranks if stage is None else ReturningSampler(of_ranks.sample, stage.pipeline)
-        self._drafting: Drafting | None = None
-        if speculation is not None:
-            of_all_tokens = [number for number, each in enumerate(layout.groups) if each.window is None]
-            self._drafting = Drafting(
-                *(speculation, limits, self._rows.states, sampler, memory),
-                ranks=group,
-                drafter=drafter,
-                group=next(iter(of_all_tokens), 0),
-                attend=self._attend,
-                large_logits=computed.logits,
-                block_size=layout.block_size,
-                in_pipeline=stage is not None,
-            )
+        of_ranks = sampler if parts.group is None else RankSampler(sampler, parts.group)
+        self._sampler = of_ranks if self._stage is None else ReturningSampler(of_ranks.sample, self._stage.pipeline)
+        self._drafting = _drafting(parts, layout, limits, self._rows.states, sampler, memory, computed.logits)
         # forced tokens would have to be told to other ranks
-        can_jump = device.type != "cuda" and group is None and stage is None
+        can_jump = device.type != "cuda" and parts.group is None and self._stage is None
         self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
-        self._graphs: DecodeGraphs | None = None
-        # what is captured waits for no other stage, nor for ranks whose steps are of other sizes
-        on_its_own = device.type == "cuda" and stage is None and helper is None
-        if on_its_own and _can_be_captured(model, self._experts, self._drafting):
-            self._graphs = DecodeGraphs(
-                *(self._compute, self._draw, limits.max_num_seqs, self._rows.spare, device),
-                most_drafts=limits.num_drafts,
-            )
-        # reading a prefix once for many sequences is another order of sums
-        may_share_prefix = self._graphs is not None and not batch_invariant and not self._keeps_latents
-        self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._limits, self._device = limits, device
+        self._graphs = self._decode_graphs()
+        # reading a prefix once for many sequences is another order of sums
+        may_share_prefix = self._graphs is not None and not parts.batch_invariant and not self._keeps_latents
+        self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._row_adapters = (
-            None if adapters is None else RowAdapters(limits.max_num_seqs + 1, adapters.num_slots, device)
+            None if self.adapters is None else RowAdapters(limits.max_num_seqs + 1, self.adapters.num_slots, device)
         )
-        self._media = media
         self._encoded = _encoded_media(model, limits, device)
-        modules = [model] if drafter is None else [model, drafter.module]
+        modules = [model] if parts.drafter is None else [model, parts.drafter.module]
         self._weights = RestingWeights(modules, None if core is None else core.cache)
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
         self._readouts = Readouts(limits.max_num_seqs, model.spec.hidden_size, device)
@@ -189,6 +144,9 @@ class Worker:
         self._layout = layout
         self._warmup = self._warmup_steps()
         self._plain = _plain_steps(computed, core, memory, sampling, layout, self._drafting)
+        self._followers = RowFollowers(
+            (self._constrained, self._prompt_logprobs, self._readouts, self._row_adapters, self._media, self._drafting)
+        )
         if memory is not None:
             self._go_on_with(memory.sequences())
 
@@ -342,15 +300,9 @@ class Worker:
         """Forget every row, and make sure that the device still computes: after some errors it never will again."""
         for row in range(self._limits.max_num_seqs):
             self._sampling.release(row)
-        self._prompt_logprobs.reset()
-        self._readouts.reset()
-        self._constrained.reset()
+        self._followers.reset()
         if self._plain is not None:
             self._plain.reset()
-        if self._row_adapters is not None:
-            self._row_adapters.reset()
-        if self._media is not None:
-            self._media.reset()
         if self._encoded is not None:
             self._encoded.reset()
         if self._prefix_tiles is not None:
@@ -360,6 +312,16 @@ class Worker:
 
     def _storages(self) -> list[KVStorage]:
         return [self._storage, *([] if self._drafting is None else self._drafting.storages())]
+
+    def _decode_graphs(self) -> DecodeGraphs | None:
+        # what is captured waits for no other stage, nor for ranks whose steps are of other sizes
+        is_on_its_own = self._device.type == "cuda" and self._stage is None and self._helper is None
+        if not is_on_its_own or not _can_be_captured(self._model, self._experts, self._drafting):
+            return None
+        return DecodeGraphs(
+            *(self._compute, self._draw, self._limits.max_num_seqs, self._rows.spare, self._device),
+            most_drafts=self._limits.num_drafts,
+        )
 
     def _warmup_steps(self) -> Iterator[object]:
         if self._graphs is None:
@@ -478,17 +440,9 @@ class Worker:
             self._drafting.move(plan)
         for row in plan.released:
             self._sampling.release(row)
-            self._constrained.release(row)
-            self._prompt_logprobs.release(row)
-            self._readouts.release(row)
-            if self._row_adapters is not None:
-                self._row_adapters.release(row)
-            if self._media is not None:
-                self._media.release(row)
+            self._followers.release(row)
             if self._encoded is not None:
                 self._encoded.release(row)
-            if self._drafting is not None:
-                self._drafting.release(row)
             if self._plain is not None:
                 self._plain.release(row)
         for admission in plan.admitted:
@@ -501,19 +455,10 @@ class Worker:
 
     def _admit(self, admission: Admission) -> None:
         self._rows.admit(admission)
-        if self._row_adapters is not None:
-            self._row_adapters.admit(admission)
-        if self._media is not None:
-            self._media.admit(admission)
-        self._constrained.admit(admission)
-        self._prompt_logprobs.admit(admission)
         self._lengths.admit(admission)
-        if self._drafting is not None:
-            self._drafting.admit(admission)
-        if admission.pooling is None:
+        self._followers.admit(admission)
+        if admission.pooling is None:  # what samples nothing is not to change the mode of sampling
             self._admit_to_sampling(admission)
-        else:  # it samples nothing, and the mode of sampling is not to follow from it
-            self._readouts.admit(admission)
         if self._plain is not None:
             self._plain.admit(admission)
 
@@ -577,9 +522,33 @@ def _encoded_media(
     return EncodedMedia(model, limits.max_num_seqs + 1, max(1, limits.max_encoded), device)
 
 
-def _recorded(
-    model: LanguageModel, kv: list[KVLayer], core: CpuCore, adapters: AdapterStore | None, taps: Sequence[int]
-) -> RecordedModel:
+def _drafting(
+    parts: WorkerParts,
+    layout: KVLayout,
+    limits: StepLimits,
+    states: RowStates,
+    sampler: Sampler,
+    memory: CoreMemory | None,
+    logits: Callable[..., Tensor],
+) -> Drafting | None:
+    """`logits` makes the large model's."""
+    if parts.speculation is None:
+        return None
+    of_all_tokens = [number for number, each in enumerate(layout.groups) if each.window is None]
+    return Drafting(
+        *(parts.speculation, limits, states, sampler, memory),
+        ranks=parts.group,
+        drafter=parts.drafter,
+        group=next(iter(of_all_tokens), 0),
+        attend=batch_invariant_attention if parts.batch_invariant else paged_attention,
+        large_logits=logits,
+        block_size=layout.block_size,
+        in_pipeline=parts.stage is not None,
+    )
+
+
+def _recorded(model: LanguageModel, kv: list[KVLayer], core: CpuCore, parts: WorkerParts) -> RecordedModel:
+    adapters, taps = parts.adapters, () if parts.drafter is None else parts.drafter.taps
     # a record without adapters would be of no use to a start with them, nor one with taps to a start without
     keep = core.keep if adapters is None and not taps else None
     return RecordedModel(model, kv, core.machine, keep, 0 if adapters is None else adapters.num_slots, taps)

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.random_quantized import Q4_K_M, RandomQuantizedWeight, make_random
 from quire import LLM, SamplingParams
-from quire.worker import start
+from quire.worker import start_model
 
 TINY = {
     "architectures": ["LlamaForCausalLM"],
@@ -26,7 +26,7 @@ TINY = {
 
 @pytest.mark.parametrize("name", ["fp8", "int4", Q4_K_M])
 def test_layers_hold_the_format_that_is_asked_for(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "method_of", start.method_of)  # so that it is put back
+    monkeypatch.setattr(start_model, "method_of", start_model.method_of)  # so that it is put back
     (tmp_path / "config.json").write_text(json.dumps(TINY), encoding="utf-8")
     make_random(name, layers=8)
     made: list[RandomQuantizedWeight] = []

@@ -146,6 +146,11 @@ class Drafting:
     def release(self, row: int) -> None:
         self._proposer.release(row)
 
+    def reset(self) -> None:
+        """All rows are forgotten."""
+        self._drafting.clear()
+        self._proposer.reset()
+
     def move(self, plan: StepPlan) -> None:
         """What is kept beside the KV of the large model moves with it."""
         if plan.swap_out or plan.swap_in or plan.copies:

@@ -45,6 +45,9 @@ class Proposer:
     def release(self, row: int) -> None:
         """A row has lost its sequence."""
 
+    def reset(self) -> None:
+        """All rows are free."""
+
     def move(self, plan: StepPlan) -> None:
         """Blocks are moved as the plan says."""
 

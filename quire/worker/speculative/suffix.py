@@ -61,6 +61,10 @@ class SuffixProposer(Proposer):
         if admission.pooling is None:
             self._prompts[admission.row] = admission.num_prompt
 
+    def reset(self) -> None:
+        """What was being said is not remembered."""
+        self._prompts.clear()
+
     def release(self, row: int) -> None:
         """What it has said is remembered in place of what was said longest ago."""
         begin = self._prompts.pop(row, None)
