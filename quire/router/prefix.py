@@ -36,6 +36,8 @@ class Prefix:
     """About how many tokens that is."""
     previous: str | None = None
     """The stored response, or file, that it refers to, which one member has."""
+    conversation: str | None = None
+    """The stored conversation that it goes on with."""
 
 
 def prefix_of(body: bytes) -> Prefix:
@@ -58,6 +60,9 @@ def prefix_of(body: bytes) -> Prefix:
         names.append(int.from_bytes(name))
     head = _head(pieces)
     previous = fields.get("previous_response_id") or fields.get("input_file_id")
+    conversation = fields.get("conversation")
+    if isinstance(conversation, dict):
+        conversation = conversation.get("id")
     return Prefix(
         model=model,
         tokens=len(text) // _BYTES_A_TOKEN,
@@ -65,6 +70,7 @@ def prefix_of(body: bytes) -> Prefix:
         home=blake2b(start + head, digest_size=16).digest() if head else b"",
         home_tokens=len(head) // _BYTES_A_TOKEN,
         previous=previous if isinstance(previous, str) else None,
+        conversation=conversation if isinstance(conversation, str) else None,
     )
 
 

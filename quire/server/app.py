@@ -43,6 +43,7 @@ from quire.server.openai import (
 )
 from quire.server.openapi import openapi_document
 from quire.server.operation import Operation
+from quire.server.responses import conversation_routes
 from quire.server.responses import routes as responses
 from quire.server.serving import Serving
 from quire.server.vllm import routes as vllm
@@ -53,6 +54,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *chat.OPERATIONS,
     *completions.OPERATIONS,
     *responses.OPERATIONS,
+    *conversation_routes.OPERATIONS,
     *anthropic.OPERATIONS,
     *embeddings.OPERATIONS,
     *cohere_embed.OPERATIONS,

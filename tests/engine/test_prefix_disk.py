@@ -116,6 +116,9 @@ def other(number: int) -> list[int]:
 def test_what_the_device_evicted_comes_back(llama: Path, tmp_path: Path) -> None:
     engine = start(llama, tmp_path, num_gpu_blocks_override=48)
     wanted, _ = answer(engine)
+    disk = engine.loop.disk
+    assert disk is not None
+    disk.settle(engine.loop.figures.step, 60.0)  # or what is evicted is not written yet
     for number in range(6):
         answer(engine, other(number))
     assert answer(engine) == (wanted, 80)

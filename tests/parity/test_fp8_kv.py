@@ -105,7 +105,7 @@ def test_scales_of_the_checkpoint_keep_numbers_in_range(path: Path, start: Start
     assert difference(saturated, plain) > 2 * TOLERANCE[FORMATS[0]]
     [(_, ignored)] = start(tmp_path / "saturates", "float32").run([prompt], 1)
     [(_, wanted)] = start(path, "float32").run([prompt], 1)
-    assert torch.equal(ignored, wanted)
+    assert difference(ignored, wanted) < 1e-5  # torch's GEMMs may sum in another order from run to run
 
 
 @pytest.mark.gpu

@@ -225,13 +225,14 @@ def test_members_come_and_go(keys: Path) -> None:
 
 
 def storing(name: str) -> Callable[[Got, Writing], Any]:
-    """A member that has stored one response and one file."""
+    """A member that has stored one response, one file and one conversation."""
+    shown = {f"/v1/{kind}_{name}" for kind in ("responses/resp", "conversations/conv")} | {f"/v1/files/file-{name}"}
 
     async def answer(got: Got, writing: Writing) -> None:
         path = got.target.partition("?")[0]
         if got.method == "GET" and path == "/v1/files":
             await writing.whole(200, {"data": [{"id": f"file-{name}", "created_at": ord(name[0])}]})
-        elif got.method == "GET" and path not in (f"/v1/responses/resp_{name}", f"/v1/files/file-{name}"):
+        elif got.method == "GET" and path not in shown:
             await writing.whole(404, {"error": {"message": "not here"}})
         else:
             await writing.whole(200, {"id": f"resp_{name}", "by": name})
@@ -249,6 +250,12 @@ def test_stored_things_are_found_where_they_are() -> None:
             going_on = client.post("/v1/responses", json={"input": "x", "previous_response_id": f"resp_{name}"})
             assert going_on.json()["by"] == name
             assert client.post("/v1/batches", json={"input_file_id": f"file-{name}"}).json()["by"] == name
+            for named in (f"conv_{name}", {"id": f"conv_{name}"}):
+                within = client.post("/v1/responses", json={"input": "x", "conversation": named})
+                assert within.json()["by"] == name
+            added = client.post(f"/v1/conversations/conv_{name}/items", json={"items": []})
+            assert added.json()["by"] == name
+            assert client.delete(f"/v1/conversations/conv_{name}/items/msg_1").json()["by"] == name
         missing = client.get("/v1/responses/resp_c")
         assert missing.status_code == 404
         assert "no instance has" in missing.json()["error"]["message"]

@@ -81,6 +81,9 @@ def test_what_is_referred_to() -> None:
     assert prefix_of(b'{"previous_response_id": "resp_1", "input": "x"}').previous == "resp_1"
     assert prefix_of(b'{"input_file_id": "file-1"}').previous == "file-1"
     assert prefix_of(b'{"previous_response_id": 5}').previous is None
+    assert prefix_of(b'{"conversation": "conv_1"}').conversation == "conv_1"
+    assert prefix_of(b'{"conversation": {"id": "conv_1"}}').conversation == "conv_1"
+    assert prefix_of(b'{"conversation": {"id": [1]}}').conversation is None
 
 
 def test_names_are_the_same_in_every_process() -> None:

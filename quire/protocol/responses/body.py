@@ -40,13 +40,12 @@ MOST_INCLUDED = 16
 SAMPLING_FIELDS = tuple(name for name in SAMPLING if name not in ("n", "logprob_token_ids"))
 """As in chat completions; a response is one answer, and lists the most likely tokens only."""
 FIELDS = (
-    *("input", "instructions", "model", "previous_response_id", "store", "stream", "stream_options"),
+    *("input", "instructions", "model", "previous_response_id", "conversation", "store", "stream", "stream_options"),
     *("max_output_tokens", "top_logprobs", "include", "truncation", "text", "reasoning", "background"),
     *("tools", "tool_choice", "parallel_tool_calls", "service_tier", "prompt_cache_key", "prompt_cache_retention"),
     *(*IDENTIFIERS, *SAMPLING_FIELDS, "logit_bias", *VARIABLES),
 )
 _UNSUPPORTED = {
-    "conversation": "use previous_response_id to go on with a stored response",
     "messages": "they are for /v1/chat/completions; give input",
     "n": "a response is one answer; send the request again for another",
     "prompt": "there are no stored prompts; write it into input",
@@ -63,6 +62,8 @@ class ResponseBody:
     instructions: str | None
     previous: str | None
     """The stored response that it goes on with."""
+    conversation: str | None
+    """The stored conversation that it goes on with, and that it becomes part of."""
     params: SamplingParams
     store: bool
     stream: bool
@@ -94,11 +95,15 @@ def read_response_body(values: object, ignored: Ignored | None = None) -> Respon
     tools, reasoning_options = read_tools(body), read_reasoning_options(body)
     items = read_input(body)
     echo = _echo(body, labels) | echoed(body, tools) | {"top_logprobs": top or 0, "text": text}
+    conversation = _conversation(body)
+    if conversation is not None:
+        echo["conversation"] = {"id": conversation}
     return ResponseBody(
         model=body.text("model", longest=LONGEST_MODEL),
         items=items,
         instructions=echo["instructions"],
         previous=echo["previous_response_id"],
+        conversation=conversation,
         params=params,
         store=echo["store"],
         stream=body.flag("stream"),
@@ -128,6 +133,22 @@ def _echo(body: Fields, labels: dict[str, str]) -> dict[str, Any]:
         "truncation": body.one_of("truncation", ("auto", "disabled")) or "disabled",
         "user": labels.get("user"),
     }
+
+
+def _conversation(body: Fields) -> str | None:
+    """Its id, by itself or as an object has it."""
+    given = body.get("conversation")
+    identity = given.get("id") if isinstance(given, dict) else given
+    if identity is None and given is None:
+        return None
+    if not isinstance(identity, str) or not 0 < len(identity) <= LONGEST_ID:
+        raise refuse("conversation", given, 'the id of a conversation, or {"id": ...} with it')
+    if "previous_response_id" in body:
+        raise InvalidRequest(
+            "conversation and previous_response_id are both given, and each says what came before; leave one out",
+            field="conversation",
+        )
+    return identity
 
 
 def read_include(given: list[Any], ignored: Ignored) -> tuple[str, ...]:

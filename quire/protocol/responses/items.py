@@ -55,10 +55,15 @@ def read_input(request: Fields) -> list[Item]:
         return [_item("user", [_part("user", _checked(given, "input"))], new_id("msg_"))]
     if not isinstance(given, list) or not given:
         raise refuse("input", given, "text or a list of at least one item")
-    if len(given) > MOST_MESSAGES:
-        raise refuse("input", f"a list of {len(given)}", f"a list of at most {MOST_MESSAGES} items")
+    return read_items(request, "input", given, MOST_MESSAGES)
+
+
+def read_items(request: Fields, field: str, given: list[Any], most: int) -> list[Item]:
+    """A list of items, at most `most`, as `read_input` gives them."""
+    if len(given) > most:
+        raise refuse(field, f"a list of {len(given)}", f"a list of at most {most} items")
     taken: set[str] = set()
-    read = [_read_item(request, each, f"input[{place}]", taken) for place, each in enumerate(given)]
+    read = [_read_item(request, each, f"{field}[{place}]", taken) for place, each in enumerate(given)]
     return [item for item in read if item is not None]
 
 
@@ -139,7 +144,7 @@ def _read_item(request: Fields, given: object, where: str, taken: set[str]) -> I
         return {"type": REFERENCE, "id": request.inside(where, given, ("type", "id")).text("id") or ""}
     error = InvalidRequest(
         f"{where} is an item of type {str(kind)[:40]!r}; only message, {', '.join((*KINDS, REFERENCE))} are supported",
-        field="input",
+        field=where.split("[", maxsplit=1)[0],
     )
     if kind in _SERVER_ITEMS:
         request.ignored.note(f"{where}.{kind}", lambda: error)

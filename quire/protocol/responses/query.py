@@ -1,4 +1,4 @@
-"""What may stand behind the question mark of routes for stored responses; anything else is refused."""
+"""What queries of stored responses and conversations may ask; anything else is refused."""
 
 from dataclasses import dataclass
 
@@ -47,8 +47,18 @@ def read_retrieve_query(query: QueryItems) -> RetrieveQuery:
     return RetrieveQuery(stream, after)
 
 
+def read_item_query(query: QueryItems) -> None:
+    """Of one item nothing can be asked but what is in it anyway."""
+    included = []
+    for name, value in query:
+        if name not in _INCLUDE:
+            raise InvalidRequest(f"the query's {name[:80]!r} is not supported; leave it out", field=name[:80])
+        included.append(value)
+    read_include(included, Ignored())
+
+
 def read_items_query(query: QueryItems) -> PageQuery:
-    """Which of a response's input items are asked for."""
+    """Which of a response's input items, or of a conversation's, are asked for."""
     asked = read_page_query(query, default=_USUAL_ITEMS, most=MOST_ITEMS, others=("order", *_INCLUDE))
     read_include([asked.others[name] for name in _INCLUDE if name in asked.others], Ignored())
     return asked

@@ -21,12 +21,35 @@ _INPUT_PART: Schema = body({"type": {"const": "input_text"}, "text": _TEXT}, req
 _OUTPUT_PART: Schema = body({"type": {"const": "output_text"}, "text": _TEXT}, required=("type", "text"))
 
 
+def _item() -> Schema:
+    parts = {"type": "array", "items": {"anyOf": [_INPUT_PART, _OUTPUT_PART]}, "minItems": 1, "maxItems": MOST_PARTS}
+    message = body(
+        {
+            "type": words("message"),
+            "id": text(LONGEST_ITEM_ID),
+            "role": {"enum": list(ROLES)},
+            "content": {"anyOf": [_TEXT, parts], "description": "output_text only of the assistant."},
+            "status": words("in_progress", "completed", "incomplete"),
+        },
+        required=("role", "content"),
+    )
+    reference = body({"type": {"const": REFERENCE}, "id": {"type": "string"}}, required=("type", "id"))
+    return either(message, *CALL_ITEMS, reference)
+
+
+ITEM = _item()
+
+
 def create_body() -> Schema:
     fields: dict[str, Schema] = {
-        "input": {"anyOf": [_TEXT, {"type": "array", "items": _item(), "minItems": 1, "maxItems": MOST_MESSAGES}]},
+        "input": {"anyOf": [_TEXT, {"type": "array", "items": ITEM, "minItems": 1, "maxItems": MOST_MESSAGES}]},
         "model": MODEL,
         "instructions": text(MOST_CHARACTERS, description="A system message for this response alone."),
         "previous_response_id": text(LONGEST_ID, description="The stored response to go on with."),
+        "conversation": {
+            "anyOf": [text(LONGEST_ID), body({"id": text(LONGEST_ID)}, required=("id",))],
+            "description": "The stored conversation to go on with, which input and answer become part of.",
+        },
         "store": flag(description="Keep the response, so that it can be read and gone on with; true if left out."),
         "stream": flag(description="Send the answer in pieces, as server-sent events."),
         "stream_options": either(body({"include_obfuscation": flag()}), _NULL, description="Only with stream."),
@@ -47,22 +70,6 @@ def create_body() -> Schema:
         "logit_bias": LOGIT_BIAS,
     }
     return body(fields, required=("input",))
-
-
-def _item() -> Schema:
-    parts = {"type": "array", "items": {"anyOf": [_INPUT_PART, _OUTPUT_PART]}, "minItems": 1, "maxItems": MOST_PARTS}
-    message = body(
-        {
-            "type": words("message"),
-            "id": text(LONGEST_ITEM_ID),
-            "role": {"enum": list(ROLES)},
-            "content": {"anyOf": [_TEXT, parts], "description": "output_text only of the assistant."},
-            "status": words("in_progress", "completed", "incomplete"),
-        },
-        required=("role", "content"),
-    )
-    reference = body({"type": {"const": REFERENCE}, "id": {"type": "string"}}, required=("type", "id"))
-    return either(message, *CALL_ITEMS, reference)
 
 
 STATUSES = ("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")
@@ -96,6 +103,7 @@ RETRIEVE_QUERY: dict[str, Schema] = {
     "stream": {"type": "boolean", "description": "Only of one that runs in the background and was begun with stream."},
     "starting_after": {"type": "integer", "minimum": 0, "description": "With stream: the last event that is known."},
 }
+ITEMS_QUERY: dict[str, Schema] = {"include": RETRIEVE_QUERY["include"]}
 PAGE_QUERY: dict[str, Schema] = {
     "after": {"type": "string", "maxLength": LONGEST_ITEM_ID},
     "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ITEMS},

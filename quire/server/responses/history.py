@@ -4,7 +4,6 @@ A link to the response before would be smaller, but a conversation would break w
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 from quire.core.errors import InvalidRequest
 from quire.protocol.responses.items import REFERENCE, Item
@@ -21,6 +20,18 @@ class ItemPage:
 
     items: list[Item]
     has_more: bool
+
+
+def page_of(items: list[Item], after: str | None, limit: int, order: Order, *, of: str) -> ItemPage:
+    """At most `limit` of the items, from behind the one called `after`; `of` is the word for what has them."""
+    if order == "desc":
+        items = items[::-1]
+    start = 0
+    if after is not None:
+        start = 1 + next((place for place, item in enumerate(items) if item["id"] == after), -1)
+        if start == 0:
+            raise InvalidRequest(f"after is {after[:80]!r}, and the {of} has no such item", field="after")
+    return ItemPage(items[start : start + limit], has_more=len(items) > start + limit)
 
 
 class History:
@@ -49,9 +60,9 @@ class History:
         items: list[Item] = [*stored["items"], *stored["response"]["output"]]
         return items
 
-    async def resolved(self, items: list[Item]) -> list[Item]:
-        """The items, with those of stored responses in place of what only refers to them."""
-        return [await self._referred(item["id"]) if item["type"] == REFERENCE else item for item in items]
+    async def resolved(self, items: list[Item], field: str = "input") -> list[Item]:
+        """The items of a body's `field`, with those of stored responses in place of what only refers to them."""
+        return [await self._referred(item["id"], field) if item["type"] == REFERENCE else item for item in items]
 
     def keep(self, items: list[Item], response: Body) -> None:
         """Store a response and the items it answers, without waiting for the disk."""
@@ -74,17 +85,9 @@ class History:
 
     async def input_items(self, identity: str, after: str | None, limit: int, order: Order) -> ItemPage:
         """What a response answers, all that was said before it included."""
-        items: list[Item] = (await self._stored(identity))["items"]
-        if order == "desc":
-            items = items[::-1]
-        start = 0
-        if after is not None:
-            start = 1 + next((place for place, item in enumerate(items) if item["id"] == after), -1)
-            if start == 0:
-                raise InvalidRequest(f"after is {after[:80]!r}, and the response has no such item", field="after")
-        return ItemPage(items[start : start + limit], has_more=len(items) > start + limit)
+        return page_of((await self._stored(identity))["items"], after, limit, order, of="response")
 
-    async def _referred(self, identity: str) -> Item:
+    async def _referred(self, identity: str, field: str) -> Item:
         """The item goes with its response: what is kept of it is where it is."""
         place = await self._store.get(ITEM, self._tenant, identity)
         stored = None if place is None else await self._store.get(RESPONSE, self._tenant, place["response"])
@@ -94,7 +97,7 @@ class History:
             raise InvalidRequest(
                 f"there is no stored item {identity[:80]!r}; it may have been deleted, have made room for newer ones, "
                 "or belong to a response that was created with store set to false. Send the item itself.",
-                field="input",
+                field=field,
             )
         return found
 
@@ -103,15 +106,6 @@ class History:
         if found is None:
             raise _not_found(identity)
         return found
-
-
-def keeper(history: History, items: list[Item], *, store: bool) -> "partial[None]":
-    """What a writer does with a response that has ended."""
-    return partial(history.keep, items) if store else partial(_forget)
-
-
-def _forget(response: Body) -> None:
-    """A response that is not to be stored."""
 
 
 def _not_found(identity: str) -> NotFound:

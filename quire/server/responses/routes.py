@@ -15,6 +15,7 @@ from quire.protocol.responses.body import ResponseBody, read_response_body
 from quire.protocol.responses.items import messages_of
 from quire.protocol.responses.query import read_items_query, read_retrieve_query
 from quire.protocol.responses.writer import ResponseWriter
+from quire.protocol.writer import Body
 from quire.server.body import read_json
 from quire.server.call import Call
 from quire.server.caller import Caller
@@ -22,7 +23,8 @@ from quire.server.ignored import ignored_header
 from quire.server.openai.head import note_labels
 from quire.server.operation import Operation
 from quire.server.responses.background import BackgroundRun
-from quire.server.responses.history import History, keeper
+from quire.server.responses.conversations import Conversations
+from quire.server.responses.history import History
 from quire.server.responses.prompt import fitting_prompt, whole_prompt
 from quire.server.responses.seal import ThinkingSeal
 
@@ -50,8 +52,10 @@ async def _call(asked: ResponseBody, serving: "Serving", caller: Caller) -> Call
     note_labels(asked.labels, caller)
     history = History(serving.store, caller.tenant)
     seal = ThinkingSeal(serving.store.secret, caller.tenant)
-    items = [*await history.before(asked.previous), *map(seal.opened, await history.resolved(asked.items))]
-    if asked.store:
+    conversations = Conversations(serving.store, caller.tenant)
+    asks = seal.opened(await history.resolved(asked.items), asked.ignored)
+    items = [*await history.before(asked.previous), *await conversations.before(asked.conversation), *asks]
+    if asked.store or asked.conversation is not None:
         await serving.store.check_room()
     messages = messages_of(asked.instructions, items)
     if asked.truncate:
@@ -63,6 +67,13 @@ async def _call(asked: ResponseBody, serving: "Serving", caller: Caller) -> Call
     structured_field = "tools" if asked.params.structured is None else "text.format"
     params, schema = await serving.loosened(asked.params, structured_field)
     reading, params = (await serving.style()).prepare(text, params, asked.tools, asked.reasoning_options)
+
+    def keep(response: Body) -> None:
+        if asked.store:
+            history.keep(items, response)
+        if asked.conversation is not None:
+            conversations.keep_soon(asked.conversation, asks, response)
+
     writer = ResponseWriter(
         new_id("resp_"),
         int(time.time()) if caller.answer is None else caller.answer.created,
@@ -71,7 +82,7 @@ async def _call(asked: ResponseBody, serving: "Serving", caller: Caller) -> Call
         serving.tokenizer,
         reading=reading,
         top_logprobs=asked.params.logprobs,
-        keep=keeper(history, items, store=asked.store),
+        keep=keep,
         seal=seal.sealed if asked.seal else None,
         tokens_as_ids=serving.config.server.return_tokens_as_token_ids,
     )

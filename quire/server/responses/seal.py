@@ -11,8 +11,11 @@ import binascii
 import hashlib
 import hmac
 import secrets
+from collections.abc import Iterable
+from functools import partial
 
 from quire.core.errors import InvalidRequest
+from quire.protocol.ignored import Ignored
 from quire.protocol.responses.items import Item
 
 _VERSION = "q1."
@@ -34,19 +37,28 @@ class ThinkingSeal:
         hidden = self._masked(text.encode("utf-8", "surrogatepass"), nonce)
         return _VERSION + base64.urlsafe_b64encode(nonce + self._tag(nonce, hidden) + hidden).decode()
 
-    def opened(self, item: Item) -> Item:
-        """An item of the input; thinking that is sealed becomes text. Raises an InvalidRequest where it does not."""
-        if "encrypted_content" not in item:
-            return item
-        text = self._text(item["encrypted_content"])
-        if text is None:
-            raise InvalidRequest(
-                "the encrypted_content of a reasoning item was not sealed by this server for this key, or was changed; "
-                "send it as it came, or leave the item out",
-                field="input",
-            )
-        rest = {name: value for name, value in item.items() if name != "encrypted_content"}
-        return {**rest, "content": item["content"] or [{"type": "reasoning_text", "text": text}]}
+    def opened(self, items: Iterable[Item], ignored: Ignored, field: str = "input") -> list[Item]:
+        """The items of a body's `field`; thinking that is sealed becomes text.
+
+        What another maker sealed nobody here can read: such thinking goes on without it, and is noted. Raises an
+        InvalidRequest for what this server's kind of seal does not open.
+        """
+        found = []
+        for item in items:
+            if "encrypted_content" not in item:
+                found.append(item)
+                continue
+            rest = {name: value for name, value in item.items() if name != "encrypted_content"}
+            if not item["encrypted_content"].startswith(_VERSION):
+                ignored.note(f"{field}[].encrypted_content", partial(_unreadable, field))
+                if item["content"] or item["summary"]:
+                    found.append(rest)
+                continue
+            text = self._text(item["encrypted_content"])
+            if text is None:
+                raise _unreadable(field)
+            found.append({**rest, "content": item["content"] or [{"type": "reasoning_text", "text": text}]})
+        return found
 
     def _text(self, sealed: str) -> str | None:
         try:
@@ -54,7 +66,7 @@ class ThinkingSeal:
         except (binascii.Error, ValueError):
             return None
         nonce, tag, hidden = raw[:_NONCE], raw[_NONCE : _NONCE + _TAG], raw[_NONCE + _TAG :]
-        if not sealed.startswith(_VERSION) or not hmac.compare_digest(tag, self._tag(nonce, hidden)):
+        if not hmac.compare_digest(tag, self._tag(nonce, hidden)):
             return None
         return self._masked(hidden, nonce).decode("utf-8", "surrogatepass")
 
@@ -65,6 +77,14 @@ class ThinkingSeal:
     def _masked(self, data: bytes, nonce: bytes) -> bytes:
         stream = hashlib.shake_256(self._cipher_key + nonce).digest(len(data))
         return (int.from_bytes(data) ^ int.from_bytes(stream)).to_bytes(len(data))
+
+
+def _unreadable(field: str) -> InvalidRequest:
+    return InvalidRequest(
+        "the encrypted_content of a reasoning item was not sealed by this server for this key, or was changed; "
+        "send it as it came, or leave the item out",
+        field=field,
+    )
 
 
 def _derived(secret: bytes, purpose: bytes) -> bytes:

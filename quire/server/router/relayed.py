@@ -19,7 +19,7 @@ from quire.server.errors import NotFound, UnknownModel, error_body, speaks_anthr
 from quire.server.gate.gate import is_for_admins
 from quire.server.gate.on_behalf import ON_BEHALF, behalf_header
 from quire.server.router.credentials import credentials_of
-from quire.server.router.stored import CREATING, Stored, stored_of
+from quire.server.router.stored import Stored, creates, stored_of
 from quire.server.streams import encode_events, encode_lines, until_gone
 
 _OURS = frozenset((
@@ -53,7 +53,7 @@ async def relay(request: Request) -> Response:
         headers,
         body,
         prefix,
-        is_repeatable=path not in CREATING,
+        is_repeatable=not creates(path),
         deadline=caller.deadline,
         member=_pinned(request, router, caller) or await _holder(stored, router, headers),
     )
@@ -186,7 +186,7 @@ class RelayedResponse(Response):
     @property
     def _creates(self) -> bool:
         path = self._request.scope["path"]
-        return self._request.method == "POST" and (path in CREATING or path == "/v1/responses")
+        return self._request.method == "POST" and (creates(path) or path == "/v1/responses")
 
 
 def _json(body: bytes) -> dict[str, object]:

@@ -7,6 +7,7 @@ from quire.core.errors import Unavailable
 RESPONSE = "response"
 ITEM = "item"
 """Where an item of a stored response is to be found."""
+CONVERSATION = "conversation"
 FILE = "file"
 BATCH = "batch"
 BLOB = "blob"
@@ -39,10 +40,11 @@ class KindLimits:
 
 
 def default_kinds() -> dict[str, KindLimits]:
-    """Responses make room for newer ones, as they are only history; what clients uploaded or started is theirs."""
+    """Responses make room for newer ones, as they are only history; what clients uploaded or began is theirs."""
     return {
         RESPONSE: KindLimits(200_000, 50_000, 8 * _GIB, 2 * _GIB, 64 * _MIB, oldest_go_first=True),
         ITEM: KindLimits(1_000_000, 250_000, _GIB, _GIB // 4, _MIB, oldest_go_first=True),
+        CONVERSATION: KindLimits(200_000, 50_000, 8 * _GIB, 2 * _GIB, 64 * _MIB),
         FILE: KindLimits(50_000, 10_000, _GIB, _GIB // 4, _MIB),
         BATCH: KindLimits(50_000, 10_000, _GIB, _GIB // 4, _MIB),
         BLOB: KindLimits(50_000, 10_000, 64 * _GIB, 16 * _GIB, _GIB // 2),

@@ -6,7 +6,7 @@ come in order from an index, and what a tenant holds is known without walking a 
 
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,9 +117,22 @@ class Rows:
 
     def get(self, kind: str, tenant: str, identity: str) -> bytes | None:
         with self._reading():
-            row = self._one(
-                "SELECT body FROM entries WHERE kind = ? AND tenant = ? AND id = ?", (kind, tenant, identity)
-            )
+            return self._get(kind, tenant, identity)
+
+    def change(self, kind: str, tenant: str, identity: str, change: Callable[[bytes], bytes]) -> bool:
+        """Replace a document by what `change` makes of it, which nobody else changes meanwhile. False: there is none.
+
+        What `change` raises leaves it as it was.
+        """
+        self.check_disk()
+        with self._writing():
+            before = self._get(kind, tenant, identity)
+            if before is not None:
+                self._put(Row(kind, tenant, identity, change(before)))
+            return before is not None
+
+    def _get(self, kind: str, tenant: str, identity: str) -> bytes | None:
+        row = self._one("SELECT body FROM entries WHERE kind = ? AND tenant = ? AND id = ?", (kind, tenant, identity))
         if row is None:
             return None
         assert isinstance(row[0], bytes), "bodies are stored as blobs"

@@ -26,6 +26,7 @@ from quire.server.store.rows import Row, Rows
 from quire.server.store.secret import read_secret
 
 Document = dict[str, Any]
+Change = Callable[[Document], Document]
 Order = Literal["asc", "desc"]
 Owned = list[tuple[str, str]]
 """Tenants and the ids of what is theirs."""
@@ -102,7 +103,7 @@ class Store:
         self._is_closed = False
         self._queue: list[Row] = []
         self._unwritten = 0
-        """Documents in the queue and those on their way from it to disk."""
+        """Documents in the queue, those on their way from it to disk, and changes that nobody waits for."""
         self._unwritten_bytes = 0
         self._uploading: Counter[str] = Counter()
         try:
@@ -141,14 +142,29 @@ class Store:
         body = msgspec.json.encode(document)
         with self._queueing:
             if self._is_closed or self._is_behind():
-                why = "the server is on its way out" if self._is_closed else "the disk is too far behind"
-                _log.error("the %s %s is not stored: %s", kind, identity, why)
+                _log.error("the %s %s is not stored: %s", kind, identity, self._why_not())
                 return
             self._queue.append(Row(kind, tenant, identity, body))
             self._unwritten += 1
             self._unwritten_bytes += len(body)
             if len(self._queue) == 1:
                 self._row_thread.submit(self._write_queue)
+
+    async def change(self, kind: str, tenant: str, identity: str, change: Change) -> bool:
+        """Replace a document by what `change` makes of it; no other writer comes between. False: there is none.
+
+        `change` runs on a thread of the store. What it raises is raised here, and leaves the document as it was.
+        """
+        return is_id(identity) and await self._on_rows(self._rows.change, kind, tenant, identity, _of_bytes(change))
+
+    def change_soon(self, kind: str, tenant: str, identity: str, change: Change) -> None:
+        """As `change`, without waiting for the disk. A failure is logged."""
+        with self._queueing:
+            if self._is_closed or self._is_behind():
+                _log.error("the %s %s is not changed: %s", kind, identity, self._why_not())
+                return
+            self._unwritten += 1
+            self._row_thread.submit(self._change_alone, kind, tenant, identity, _of_bytes(change))
 
     async def check_room(self) -> None:
         """Raises a StoreFull while nothing more can be stored, before work is done whose result would be lost."""
@@ -284,6 +300,9 @@ class Store:
         most = self._limits
         return self._unwritten >= most.unwritten or self._unwritten_bytes >= most.unwritten_bytes
 
+    def _why_not(self) -> str:
+        return "the server is on its way out" if self._is_closed else "the disk is too far behind"
+
     def _write_queue(self) -> None:
         """All that wait go to disk at once: a thousand streams that end together cost one wait for the disk."""
         with self._queueing:
@@ -304,11 +323,27 @@ class Store:
         except QuireError as error:
             _log.error("the %s %s is not stored: %s", row.kind, row.identity, error)
 
+    def _change_alone(self, kind: str, tenant: str, identity: str, change: Callable[[bytes], bytes]) -> None:
+        try:
+            found = self._rows.change(kind, tenant, identity, change)
+        except QuireError as error:
+            _log.error("the %s %s is not changed: %s", kind, identity, error)
+        else:
+            if not found:
+                _log.info("the %s %s is not changed: it was deleted meanwhile", kind, identity)
+        finally:
+            with self._queueing:
+                self._unwritten -= 1
+
     async def _on_rows(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return await asyncio.wrap_future(self._row_thread.submit(work, *args, **kwargs))
 
     async def _on_files(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return await _done(self._file_threads.submit(work, *args, **kwargs))
+
+
+def _of_bytes(change: Change) -> Callable[[bytes], bytes]:
+    return lambda body: msgspec.json.encode(change(msgspec.json.decode(body, type=Document)))
 
 
 def _check(identity: str) -> None:

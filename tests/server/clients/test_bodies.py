@@ -1,11 +1,13 @@
 """Request bodies as the clients of the day send them, kept as data: none is refused, and each answer has its shape.
 
 A line of bodies/<client>.jsonl is what it is about, the path, the body, and `refused`, the field of those that ask for
-what quire cannot do. None was recorded: they were written after the clients' public code and documentation.
+what a model of texts cannot do. Of these a model that reads images answers those with images. No body was recorded:
+they were written after the clients' public code and documentation.
 """
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +22,12 @@ from quire.protocol.ids import new_id
 from quire.protocol.ignored import HEADER
 from quire.server import anthropic
 from quire.server.responses import routes as responses
+from quire.server.responses.conversations import Conversations
 from quire.server.responses.history import History
 from quire.server.responses.seal import ThinkingSeal
 from quire.server.store.store import Store
+from tests.multimodal.hostile import data_url
+from tests.multimodal.tiny_vision import as_bytes, make_vision, picture
 from tests.server.live import LiveServer, running_server
 from tests.server.openai.fake_serving import GAP, FakeServing, fake_client
 from tests.server.openai.fake_serving import OPERATIONS as OPENAI
@@ -65,10 +70,15 @@ LIVE = [
     and not each.refused
     and not each.body.get("suffix")
     and not each.body.keys() & {"tools", "functions", "n", "logprobs", "top_logprobs", "logit_bias"}
-    and not {"{sealed}", "{item}"} & set(json.dumps(each.body).split('"'))
+    and not {"{sealed}", "{item}", "{conversation}"} & set(json.dumps(each.body).split('"'))
     and "tool" not in json.dumps(each.body)
 ]
 """What a model without tools can be asked."""
+
+
+WITH_IMAGES = [each for each in SENT if each.refused and "image" in each.what]
+ELSEWHERE, HERE = "https://example.org/a.png", data_url(as_bytes(picture(40, 40, 1)))
+"""An image that tests cannot reach, and what stands for it."""
 
 
 @dataclass
@@ -98,7 +108,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     History(store, "default").keep([], {"id": new_id("resp_"), "output": [item]})
     asyncio.run(store.flush())
     sealed = ThinkingSeal(store.secret, "default").sealed("Hm.")
-    names = {"{sealed}": sealed, "{item}": str(item["id"])}
+    conversation = asyncio.run(Conversations(store, "default").begin([], {}))
+    names = {"{sealed}": sealed, "{item}": str(item["id"]), "{conversation}": str(conversation["id"])}
     yield Server(fake_client(plain), TestClient(app_of(STORING, storing)), names)
     store.close()
 
@@ -180,6 +191,25 @@ def test_a_real_server_answers_under_any_name(any_name: LiveServer, sent: Sent) 
         answer = client.post(sent.path, json=short(sent))
     assert answer.status_code == 200, answer.text
     assert f'"model":"{sent.body["model"]}"' in answer.text
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    tiny = make_vision("qwen2_5_vl", tmp_path_factory.mktemp("vision"))
+    config = tiny.folder / "config.json"
+    config.write_text(re.sub(r'"max_position_embeddings": \d+', '"max_position_embeddings": 8192', config.read_text()))
+    options = ("--served-model-name", "tiny,*", "--dtype", "float32", "--gpu-memory-utilization", "0.05")
+    with running_server(tmp_path_factory.mktemp("seeing"), *options, model=str(tiny.folder)) as server:
+        yield server
+
+
+@pytest.mark.parametrize("sent", WITH_IMAGES, ids=str)
+def test_a_model_that_reads_images_answers_those_with_images(seeing: LiveServer, sent: Sent) -> None:
+    with seeing.client() as client:
+        answer = client.post(sent.path, json=json.loads(json.dumps(short(sent)).replace(ELSEWHERE, HERE)))
+    assert answer.status_code == 200, answer.text
+    assert f'"model":"{sent.body["model"]}"' in answer.text
+    assert "image" not in answer.headers.get(HEADER, "")
 
 
 def test_what_is_ignored_is_named_in_a_header_and_counted(any_name: LiveServer) -> None:

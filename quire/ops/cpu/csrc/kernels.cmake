@@ -57,8 +57,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
     set(is_aarch64 TRUE)
 endif()
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND is_x86)  # warns of registers that its header leaves undefined on purpose
-    set(for_all_variants -Wno-uninitialized -Wno-maybe-uninitialized)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND is_x86)
+    # It warns of registers that its header leaves undefined on purpose. And when it tunes for AMD's Zen it parts some
+    # sums of products into two roundings, and others not: the same sum in two kernels would be two numbers.
+    set(for_all_variants -Wno-uninitialized -Wno-maybe-uninitialized --param=avoid-fma-max-bits=0)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND is_aarch64)  # moves loads so far ahead of their use that it spills sums
     set(for_all_variants -fno-schedule-insns)
 endif()
