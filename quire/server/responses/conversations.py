@@ -81,8 +81,8 @@ class Conversations:
             _check_room(identity, len(document["items"]), len(items))
             return _with(document, items)
 
-        added: list[Item] = (await self._changed(identity, change))["items"][-len(items) :]
-        return added
+        now: list[Item] = (await self._changed(identity, change))["items"]
+        return now[len(now) - len(items) :]
 
     async def item(self, identity: str, item: str) -> Item:
         items: list[Item] = (await self._stored(identity))["items"]

@@ -83,6 +83,14 @@ def test_items_are_added_read_and_taken_out(client: openai.OpenAI) -> None:
             reach(first.id, conversation_id=conversation)
 
 
+def test_what_is_left_out_adds_nothing(client: openai.OpenAI, serving: FakeServing) -> None:
+    conversation = client.conversations.create(items=[OF_AN_ITEM]).id  # type: ignore[list-item]
+    searched: Any = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    assert client.conversations.items.create(conversation, items=[searched]).data == []
+    assert serving.ignored == ["items[].web_search_call"]
+    assert said(client, conversation) == ["one"]
+
+
 @pytest.mark.parametrize("as_object", [False, True])
 @pytest.mark.parametrize("store", [False, True])
 def test_responses_go_on_with_it_and_become_part_of_it(
