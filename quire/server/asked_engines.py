@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from quire.core.errors import RequestFailed, Unavailable
+from quire.core.errors import Unavailable
 from quire.serving.async_llm import AsyncLLM
 from quire.serving.client import EngineClient
 
@@ -58,5 +58,5 @@ class AskedEngines(Generic[_Answer]):
     async def _ask_one(self, client: EngineClient) -> None:
         try:
             self._known[client.number] = await self._ask_engine(client)
-        except RequestFailed as error:
+        except Unavailable as error:
             _log.debug("engine %d did not tell %s: %s", client.number, self._what, error)

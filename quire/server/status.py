@@ -103,12 +103,15 @@ async def check(request: Request) -> Response:
     """Proof that no engine has lost a block: its books, checked now."""
     serving: Serving = request.app.state.serving
     llm = serving.llm
-    slots = [slot for slot in llm.fleet.supervisor.slots if slot.client.is_ready]
-    found = await asyncio.gather(*(llm.engine_calls.check(slot.client) for slot in slots))
-    engines = [
-        {"replica": slot.client.number, "problem": each.problem, "used_blocks": each.used_blocks}
-        for slot, each in zip(slots, found, strict=True)
-    ]
+    clients = llm.fleet.supervisor.ready()
+    found = await asyncio.gather(*map(llm.engine_calls.check, clients), return_exceptions=True)
+    engines = []
+    for client, each in zip(clients, found, strict=True):
+        if isinstance(each, Unavailable):  # lost meanwhile: it is as little ready now as those that were not asked
+            continue
+        if isinstance(each, BaseException):
+            raise each
+        engines.append({"replica": client.number, "problem": each.problem, "used_blocks": each.used_blocks})
     return JSONResponse({"engines": engines, "live_requests": (await serving.overview()).num_live})
 
 

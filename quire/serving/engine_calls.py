@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from quire.core.errors import RequestFailed
+from quire.core.errors import Unavailable
 from quire.serving.client import EngineClient
 from quire.serving.messages import (
     Adapters,
@@ -108,4 +108,4 @@ class EngineCalls:
         try:
             return await future
         except _Lost:
-            raise RequestFailed("the engine was lost before it answered; try again") from None
+            raise Unavailable("the engine was lost before it answered; try again") from None

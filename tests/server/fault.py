@@ -42,7 +42,7 @@ class Outcome:
     """What one client got."""
 
     was: str
-    """Whether its request was running, or waiting, when the fault came."""
+    """Whether its request was running, waiting, still to come or over when the fault came."""
     answer: Answer
     seconds: float
     """After the fault."""
@@ -149,7 +149,8 @@ class _Scene:
             self._began = time.monotonic()
             await asyncio.to_thread(cause)
             for number, (answer, ended) in enumerate(await asyncio.gather(*clients)):
-                was, after = states.get(number, "ended"), ended - self._began
+                after = ended - self._began
+                was = states.get(number, "ended" if after < 0 else "coming")
                 self._story.outcomes.append(Outcome(was, answer, after, self._expected[number]))
             if cure is not None:
                 self._story.newcomers = await ask_all(self._server, NEWCOMERS)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from quire.core.errors import RequestFailed, Unavailable
+from quire.core.errors import Unavailable
 from quire.server import asked_engines
 from quire.server.block_map import BlockMap
 from quire.serving.messages import Blocks
@@ -44,7 +44,7 @@ class Engines:
 
 async def lost(number: int) -> None:
     if number == 0:
-        raise RequestFailed("the engine was lost while it was asked")
+        raise Unavailable("the engine was lost while it was asked")
     await asyncio.sleep(0.01)  # the other one answers after that
 
 

@@ -170,7 +170,8 @@ async def test_readouts_have_deadlines_and_end_with_their_client(llm):
     with pytest.raises(DeadlineExceeded, match="got no token within"):
         await llm.pool("late", [[5, 6]] * 20, "embed", params=late)
     leaving = asyncio.ensure_future(llm.pool("left", [[5, 6, place] for place in range(500)], "token_embed"))
-    await asyncio.sleep(0.05)
+    while not llm.fleet.dispatcher.journal.entries():
+        await asyncio.sleep(0)
     leaving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await leaving

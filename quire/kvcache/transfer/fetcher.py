@@ -140,8 +140,12 @@ class _Line:
 
     def abandon(self, fetch: Fetch) -> None:
         with self._lock:
-            if fetch.number in self._open and self._connection is not None:
-                self._send(self._connection, Enough(fetch.number))
+            if self._connection is not None:
+                if fetch.number in self._open:
+                    self._send(self._connection, Enough(fetch.number))
+                return
+            _, entries = self._open.pop(fetch.number, (fetch, {}))
+        self._tell([(fetch, entry, False) for entry in entries.values()])  # nothing was asked for yet
 
     def close(self) -> None:
         with self._lock:

@@ -140,6 +140,8 @@ class KVSender:
             return
         with self.lock:
             self._lines.add(line)
+        if self._is_closed:  # while it was greeted
+            line.close()
         line.read()
 
     def _outbound(self, connection: socket.socket, hello: Hello) -> Outbound:

@@ -4,7 +4,7 @@ import shutil
 import socket
 import ssl
 import subprocess
-from threading import Thread
+from threading import Event, Thread
 
 import msgspec
 import numpy as np
@@ -90,6 +90,39 @@ def test_a_lost_sender_leaves_nothing_open(address):
     late = fetcher.fetch(sender.address, [entry(1, 1)])
     assert events(late) == {name_of(1): False}
     assert fetcher.counts.refused == 1
+
+
+def test_a_sender_that_is_closed_while_it_greets_ends_the_fetch(address, monkeypatch):
+    sender = sender_at(address, memory(1))
+    outbound = sender._outbound
+
+    def closing(*args):
+        sender.close()
+        return outbound(*args)
+
+    monkeypatch.setattr(sender, "_outbound", closing)
+    fetch = fetcher_into(memory()).fetch(sender.address, [entry(1, 1)])
+    assert events(fetch) == {name_of(1): False}
+
+
+def test_what_is_abandoned_before_it_was_asked_for_is_told_at_once(address, monkeypatch):
+    sender, fetcher, connects = sender_at(address, memory(1)), fetcher_into(memory()), Event()
+
+    def connect_late(*args):
+        connects.wait()
+        return connect(*args)
+
+    monkeypatch.setattr("quire.kvcache.transfer.fetcher.connect", connect_late)
+    first = fetcher.fetch(sender.address, [entry(1, 1)])
+    fetcher.abandon(first)
+    assert events(first) == {name_of(1): False}
+    second = fetcher.fetch(sender.address, [entry(2, 2)])
+    connects.set()
+    assert sender.wants.get(timeout=5).want.names == [name_of(2)]
+    sender.close()
+    assert events(second) == {name_of(2): False}
+    assert first.events.empty()
+    assert sender.wants.empty()
 
 
 def test_a_lost_fetcher_gives_blocks_back(address):
