@@ -57,7 +57,7 @@ from quire.observe.start_clock import StartClock
 from quire.spec.stage import stage_place
 from quire.worker.device import num_cores, num_devices
 from quire.worker.freed_memory import give_back_freed
-from quire.worker.rank_blocks import RankBlocks, blocks_of_ranks
+from quire.worker.rank_blocks import RankBlocks, Told, blocks_of_ranks
 from quire.worker.start_rank import Rank, start_rank
 
 if TYPE_CHECKING:
@@ -167,9 +167,9 @@ class ProcessExecutor(Executor):
         self._others = list(others)
         self._carried: CarriedBlocks | None = None
         """Of these ranks: each takes one connection for its blocks."""
-        self._last_step = 0
-        """That these ranks were told of. Ranks that are started anew have begun none yet, and whoever writes to their
-        blocks waits for it."""
+        self._told = Told()
+        """Of these ranks. Those that are started anew have done nothing yet, and whoever writes to their blocks waits
+        for it."""
         self._errands = errands = RankErrands(self._others, self._tell_others)
         self._adapters = RankAdapters(self._first, errands)
         self._balancer = balance_experts(first, errands, self._resolved, self._first.max_in_flight)
@@ -193,7 +193,7 @@ class ProcessExecutor(Executor):
         told = frame(RunStep(plan))
         self._make_way(len(told))
         self._tell_others(told)
-        self._last_step = plan.step
+        self._told = self._told._replace(step=plan.step)
         started = self._first.execute(plan)
         if plan.others:
             return SpreadStep(started, plan.step, self._errands)
@@ -251,6 +251,7 @@ class ProcessExecutor(Executor):
             self._begin(*self._restart())
             return
         self._tell_others(frame(WakeRank()))
+        self._told = self._told._replace(wakes=self._told.wakes + 1)
         self._first.wake_up()
 
     def expert_load(self) -> "ExpertLoad | None":
@@ -274,7 +275,7 @@ class ProcessExecutor(Executor):
         parts: list[CarriedBlocks] = [first]
         for other in self._others:
             stage = stage_place(other.rank, resolved.tensor_parallel_size, len(layouts)).stage
-            parts.append(RankBlocks(_blocks_of(other), layouts[stage], lambda: self._last_step))
+            parts.append(RankBlocks(_blocks_of(other), layouts[stage], lambda: self._told))
         return blocks_of_ranks(parts, layouts, num_heads)
 
     def device_memory(self) -> tuple[int, int]:

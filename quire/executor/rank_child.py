@@ -48,7 +48,7 @@ from quire.executor.stage_media import EncodingReports
 from quire.observe.logs import configure_logging
 
 if TYPE_CHECKING:
-    from quire.worker.rank_blocks import StepsBegun
+    from quire.worker.rank_blocks import RankProgress
     from quire.worker.stage_worker import StageWorker
     from quire.worker.start_rank import Rank
     from quire.worker.worker import Worker
@@ -143,15 +143,15 @@ def _start(settings: RankSettings, model: str | None, voice: _Voice) -> "Rank":
     return start_rank(path, resolved, settings.rank, settings.meeting, settings.place, seed=settings.seed)
 
 
-def _offer_blocks(worker: "Worker | StageWorker", connection: socket.socket | None) -> "StepsBegun":
+def _offer_blocks(worker: "Worker | StageWorker", connection: socket.socket | None) -> "RankProgress":
     """Whoever holds the other end may read and write KV blocks beside the steps."""
-    from quire.worker.rank_blocks import StepsBegun, serve_rank_blocks
+    from quire.worker.rank_blocks import RankProgress, serve_rank_blocks
 
-    steps = StepsBegun()
+    progress = RankProgress()
     if connection is not None:
         blocks = worker.carried_blocks()
-        Thread(target=serve_rank_blocks, args=(connection, blocks, steps), name="quire-blocks", daemon=True).start()
-    return steps
+        Thread(target=serve_rank_blocks, args=(connection, blocks, progress), name="quire-blocks", daemon=True).start()
+    return progress
 
 
 def commands(connection: socket.socket, ring: PlanReader | None) -> Iterator[Command]:
@@ -164,7 +164,7 @@ def commands(connection: socket.socket, ring: PlanReader | None) -> Iterator[Com
         yield decode_command(data)
 
 
-def _run(rank: "Rank", number: int, given: Iterator[Command], steps: "StepsBegun", voice: _Voice) -> None:
+def _run(rank: "Rank", number: int, given: Iterator[Command], progress: "RankProgress", voice: _Voice) -> None:
     worker = rank.worker
     errands = None if worker.adapters is None else AdapterErrands(worker.adapters, voice.say)
     expert_errands = ExpertErrands(worker, voice.say)
@@ -177,7 +177,7 @@ def _run(rank: "Rank", number: int, given: Iterator[Command], steps: "StepsBegun
             own_steps.started(command.plan, running)
             if reports is not None and running.media is not None:
                 reports.add(running.media)
-            steps.begun(command.plan.step)
+            progress.begun(command.plan.step)
         elif isinstance(command, ReadStep):
             own_steps.read(command)
         elif isinstance(command, WarmUp):
@@ -194,6 +194,7 @@ def _run(rank: "Rank", number: int, given: Iterator[Command], steps: "StepsBegun
             grammar_errands.run(command)
         else:
             worker.wake_up()
+            progress.woke()
     if reports is not None:
         reports.close()
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Condition, Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,42 +23,57 @@ _SLOT_BLOCKS = 8
 _DONE = b"."
 
 
+class Told(NamedTuple):
+    """What the first rank has told the others: the last step, and how often to wake up."""
+
+    step: int = 0
+    wakes: int = 0
+
+
 class _Ask(msgspec.Struct, frozen=True):
-    """Copy these blocks to the shared memory, or from there once a step has been begun."""
+    """Copy these blocks to the shared memory, or from there once the rank has done what it was told."""
 
     blocks: list[int]
     is_write: bool
-    after_step: int = 0
+    after: Told = Told()
 
 
 _decode = msgspec.msgpack.Decoder(_Ask).decode
 
 
-class StepsBegun:
-    """The last step that a rank's own thread has given to its device, for others to wait for."""
+class RankProgress:
+    """How far a rank's own thread has come with what it was told, for others to wait for: which step it gave to its
+    device last, and how often it woke up. A rank that is still to fall asleep would lose what is written to its blocks.
+    """
 
     def __init__(self) -> None:
-        self._step = 0
+        self._done = Told()
         self._changed = Condition()
 
     def begun(self, step: int) -> None:
-        with self._changed:
-            self._step = step
-            self._changed.notify_all()
+        self._note(self._done._replace(step=step))
 
-    def wait_for(self, step: int) -> None:
+    def woke(self) -> None:
+        self._note(self._done._replace(wakes=self._done.wakes + 1))
+
+    def wait_for(self, told: Told) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._step >= step)
+            self._changed.wait_for(lambda: self._done.step >= told.step and self._done.wakes >= told.wakes)
+
+    def _note(self, done: Told) -> None:
+        with self._changed:
+            self._done = done
+            self._changed.notify_all()
 
 
 class RankBlocks:
     """Those of one other rank, seen from the first; a CarriedBlocks."""
 
-    def __init__(self, connection: socket.socket, layout: KVLayout, last_step: Callable[[], int]) -> None:
-        """`layout` is that rank's; `last_step` is the number of the last step that ranks were told of."""
+    def __init__(self, connection: socket.socket, layout: KVLayout, told: Callable[[], Told]) -> None:
+        """`layout` is that rank's; `told` is what ranks were told until now."""
         self.block_bytes = block_bytes = StorageShape(layout).block_bytes
         self._connection = connection
-        self._last_step = last_step
+        self._told = told
         self._lock = Lock()
         self._slots = SharedSlots(_SLOT_BLOCKS * block_bytes, 1)
         assert self._slots.descriptor is not None
@@ -72,7 +87,7 @@ class RankBlocks:
         """What is shared is locked by the rank."""
 
     def fence(self) -> Any:
-        return self._last_step()
+        return self._told()
 
     def read(self, blocks: Sequence[int], target: memoryview) -> None:
         with self._lock:
@@ -88,7 +103,7 @@ class RankBlocks:
                 some = list(blocks[start : start + _SLOT_BLOCKS])
                 size = len(some) * self.block_bytes
                 self._slots.whole[:size] = source[start * self.block_bytes :][:size]
-                self._ask(_Ask(some, is_write=True, after_step=fence))
+                self._ask(_Ask(some, is_write=True, after=fence))
 
     def _ask(self, asked: _Ask) -> None:
         data = msgspec.msgpack.encode(asked)
@@ -106,7 +121,7 @@ def blocks_of_ranks(parts: Sequence[CarriedBlocks], layouts: Sequence[KVLayout],
     return stages[0] if len(stages) == 1 else StagedBlocks(stages[::-1])
 
 
-def serve_rank_blocks(connection: socket.socket, blocks: CarriedBlocks, steps: StepsBegun) -> None:
+def serve_rank_blocks(connection: socket.socket, blocks: CarriedBlocks, progress: RankProgress) -> None:
     """Answer for one rank until the connection ends; to be run beside its steps."""
     with suppress(EOFError, OSError):
         _, descriptors, _, _ = socket.recv_fds(connection, len(_DONE), 1)
@@ -119,7 +134,7 @@ def serve_rank_blocks(connection: socket.socket, blocks: CarriedBlocks, steps: S
             asked = _decode(receive_bytes(connection, int.from_bytes(receive_bytes(connection, 4), "little")))
             memory = slots.whole[: len(asked.blocks) * blocks.block_bytes]
             if asked.is_write:
-                steps.wait_for(asked.after_step)
+                progress.wait_for(asked.after)
                 blocks.write(asked.blocks, memory, blocks.fence())
             else:
                 blocks.read(asked.blocks, memory)
