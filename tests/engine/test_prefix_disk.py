@@ -118,9 +118,10 @@ def test_what_the_device_evicted_comes_back(llama: Path, tmp_path: Path) -> None
     wanted, _ = answer(engine)
     disk = engine.loop.disk
     assert disk is not None
-    disk.settle(engine.loop.figures.step, 60.0)  # or what is evicted is not written yet
-    for number in range(6):
+    for number in range(7):
+        disk.settle(engine.loop.figures.step, 60.0)  # or what is evicted is not written, and what is written not free
         answer(engine, other(number))
+    disk.settle(engine.loop.figures.step, 60.0)
     assert answer(engine) == (wanted, 80)
     assert stats_of(engine).reads > 0
     assert stats_of(engine).hits > 0
