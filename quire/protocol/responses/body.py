@@ -138,9 +138,9 @@ def _echo(body: Fields, labels: dict[str, str]) -> dict[str, Any]:
 def _conversation(body: Fields) -> str | None:
     """Its id, by itself or as an object has it."""
     given = body.get("conversation")
-    identity = given.get("id") if isinstance(given, dict) else given
-    if identity is None and given is None:
+    if given is None:
         return None
+    identity = given.get("id") if isinstance(given, dict) else given
     if not isinstance(identity, str) or not 0 < len(identity) <= LONGEST_ID:
         raise refuse("conversation", given, 'the id of a conversation, or {"id": ...} with it')
     if "previous_response_id" in body:

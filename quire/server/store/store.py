@@ -1,4 +1,4 @@
-"""Store: JSON documents and files of many tenants in one folder of the local disk, for stored responses and batches.
+"""Store: JSON documents and files of many tenants on the local disk: stored responses, conversations and batches.
 
 Documents are rows of an SQLite database (see rows.py for why), files stand beside it. All disk work is done on
 threads of the store's own, so a slow disk holds up neither the event loop nor tokenizing.
