@@ -8,7 +8,7 @@ from quire.ops.triton.quantized_skinny_choices import THREAD_READS, Form, choose
 from quire.ops.triton.skinny_gemm_choices import Choice, ceil_div, power_of_two_from
 
 CUDA_ROWS = 4
-CUDA_BLOCKS = ((8, 4), (4, 4), (8, 2), (4, 2), (4, 1), (2, 4))
+CUDA_BLOCKS = ((8, 4), (4, 4), (8, 2), (4, 2), (4, 1), (2, 4), (8, 8))
 """Outputs and warps."""
 TENSOR_TILES = {
     16: ((64, 128, 4, 5), (64, 256, 4, 4), (128, 128, 4, 4), (128, 256, 8, 4), (16, 256, 1, 4)),

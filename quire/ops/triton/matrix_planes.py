@@ -19,6 +19,14 @@ from quire.ops.quantized_matrix import QuantizedMatrix
 RAISED = {4: 0x43000000, 8: 0x47000000}
 """128 and 32,768 as float32, whose third and second byte add a code of so many bits. An argument and no constant, so
 that compilers hold it in a register: as a constant they moved it there for every code."""
+_PACK_BYTES = """{
+.reg .b32 a, b;
+prmt.b32 a, $2, $3, 0x5410;
+prmt.b32 b, $4, $5, 0x5410;
+prmt.b32 $0, a, b, 0x6420;
+prmt.b32 $1, a, b, 0x7531;
+}"""
+"""Of four numbers of 16 bits, their low bytes in one word and their high bytes in another."""
 RUN = 8
 """Neighbouring places that a thread loads at once, all of one group: 16 bytes of x."""
 
@@ -75,6 +83,20 @@ def plane_arguments(matrix: QuantizedMatrix, *, bytes_in_words: bool = True) -> 
         "moves_bytes": values.is_cuda and torch.version.hip is None,
         "bits_of": matrix.codes if is_float and values.dtype == torch.uint8 else "",
     }
+
+
+def byte_arguments(matrix: QuantizedMatrix) -> dict[str, Any]:
+    """For kernels that multiply whole numbers as bytes: `plane_arguments`, without what makes floats of codes."""
+    of_floats = ("table_at", "raised", "too_much", "in_words", "bits_of", "moves_bytes")
+    arguments = plane_arguments(matrix)
+    by_instructions = arguments["moves_bytes"]
+    kept = {name: value for name, value in arguments.items() if name not in of_floats}
+    sign = "s" if kept["signed"] else "u"
+    dots = {
+        name: f"dp4a.{sign}32.{of_x}32 $0, $1, $2, $3;" if by_instructions else None
+        for name, of_x in (("low_dot", "u"), ("high_dot", "s"))
+    }
+    return kept | dots | {"less": matrix.less, "pack": _PACK_BYTES if by_instructions else None}
 
 
 def pair_arguments(matrix: QuantizedMatrix, dtype: torch.dtype, *, moves_bytes: bool) -> dict[str, Any]:
@@ -224,13 +246,9 @@ def codes_of(
 ):
     """float32 [out, block]: the codes of one half of a tile, whole numbers raised as `too_much` says."""
     if in_words:
-        # tiles begin with a chunk, so what depends on the place in a chunk is the same in every turn
-        fours = tl.arange(0, block // 4)[None, :]
-        words = _fields(data, fours, half, low_bits, chunk) if low_bits < 8 else data
+        words = code_bytes(data, high, half, block, low_bits, high_bits, chunk)
         if signed:
             words = words ^ -0x7F7F7F80  # 0x80808080 of an int32
-        if high_bits > 0:
-            words = words | (_fields(high, fours, half, high_bits, chunk) << low_bits)
         at = 1 if low_bits == 8 else 2  # which byte of the result is the code
         evens = tl.join(
             _byte(words, 0, at, table_at, raised, moves_bytes), _byte(words, 2, at, table_at, raised, moves_bytes)
@@ -248,6 +266,25 @@ def codes_of(
     else:
         codes = data.to(tl.float32)
     return codes
+
+
+@triton.jit
+def code_bytes(
+    data,
+    high,
+    half: tl.constexpr,
+    block: tl.constexpr,
+    low_bits: tl.constexpr,
+    high_bits: tl.constexpr,
+    chunk: tl.constexpr,
+):
+    """int32 [out, block / 4]: the codes of one half of a tile, four to a word."""
+    # tiles begin with a chunk, so what depends on the place in a chunk is the same in every turn
+    fours = tl.arange(0, block // 4)[None, :]
+    words = _fields(data, fours, half, low_bits, chunk) if low_bits < 8 else data
+    if high_bits > 0:
+        words = words | (_fields(high, fours, half, high_bits, chunk) << low_bits)
+    return words
 
 
 @triton.jit
@@ -342,6 +379,20 @@ def group_scales(scales_at, super_scales_at, rows, groups, column, mask, group: 
     """float32 [out, columns]: the scales (or minimums) of the groups that columns are in. `rows` is int64 [out, 1]."""
     stored = load_group_numbers(scales_at, super_scales_at, rows, groups, column, mask, group)
     return group_numbers(stored, super_scales_at)
+
+
+@triton.jit
+def run_numbers(at, super_at, out_rows, groups, column, mask, group: tl.constexpr):
+    """float32 [out, runs]: those of groups that runs are in; or, where there is no such plane, something that nothing
+    looks at. All but `out_rows` [out, 1] are [runs, 1].
+
+    Loaded the other way round: of loads without neighbours, triton 3.6 gives a warp's threads to the first dimension,
+    and only where they stand side by side along a row's runs, as codes do, no scale has to change threads.
+    """
+    numbers = column.T
+    if at is not None:
+        numbers = group_scales(at, super_at, out_rows.T, groups, column, mask, group).T
+    return numbers
 
 
 @triton.jit

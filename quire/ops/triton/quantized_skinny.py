@@ -15,16 +15,18 @@ from torch import Tensor
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.triton.matrix_planes import (
     RUN,
+    byte_arguments,
     codes_of,
     columns_of,
-    group_scales,
     halves_of,
     load_codes,
     load_where,
     pair_arguments,
     plane_arguments,
+    run_numbers,
 )
 from quire.ops.triton.overlap import overlap, wait_for_inputs
+from quire.ops.triton.quantized_skinny_bytes import multiply_bytes
 from quire.ops.triton.quantized_skinny_choices import rows_of_a_block
 from quire.ops.triton.quantized_skinny_tensor import at_the_end, multiply_on_tensor_cores
 from quire.ops.triton.skinny_gemm_choices import MOST_ROWS_ON_CUDA_CORES, Choice, ceil_div
@@ -49,7 +51,9 @@ def _launch(choice: Choice, result: Tensor, x: Tensor, matrix: QuantizedMatrix, 
     rows, halves = x.shape[0], halves_of(matrix)
     places, block = matrix.columns // halves, choice.block_in // halves
     grid = (ceil_div(matrix.rows, choice.block_out), choice.splits)
-    settings: dict[str, Any] = plane_arguments(matrix, bytes_in_words=choice.cores == "cuda") | {
+    as_bytes = choice.cores == "cuda" and matrix.codes.startswith("int")
+    planes = byte_arguments(matrix) if as_bytes else plane_arguments(matrix, bytes_in_words=choice.cores == "cuda")
+    settings: dict[str, Any] = planes | {
         "places_a_split": ceil_div(ceil_div(places, block), choice.splits) * block,
         "one_scale": matrix.scales.shape[1] == 1 and matrix.zeros is None and matrix.mins is None,
         "block_out": choice.block_out,
@@ -61,7 +65,12 @@ def _launch(choice: Choice, result: Tensor, x: Tensor, matrix: QuantizedMatrix, 
     }
     if choice.cores == "cuda":
         assert rows <= MOST_ROWS_ON_CUDA_CORES
-        kernel, settings["known_rows"], settings["run"] = _multiply_on_cuda_cores, rows, RUN
+        kernel = _multiply_floats
+        settings |= {"known_rows": rows, "run": RUN}
+        if as_bytes:
+            kernel = multiply_bytes
+            # scales of scales take so many registers that loads are under way anyway
+            settings["loads_first"] = matrix.super_scales is None
     else:
         block_rows = rows_of_a_block(rows)
         grid = (grid[0] * ceil_div(rows, block_rows), choice.splits)
@@ -73,7 +82,7 @@ def _launch(choice: Choice, result: Tensor, x: Tensor, matrix: QuantizedMatrix, 
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _multiply_on_cuda_cores(
+def _multiply_floats(
     result_at,
     x_at,
     bias_at,
@@ -112,10 +121,10 @@ def _multiply_on_cuda_cores(
     stages: tl.constexpr,
     overlapped: tl.constexpr,
 ):
-    """result[split, row, out] = Σ over runs of scale * (Σ x * code - zero * Σ x) - min * Σ x, of the split's places.
+    """result[split, row, out] = Σ over runs of scale * Σ x * code, of the split's places.
 
-    A thread loads a run of places of each output and sums their products by itself; what is subtracted from codes is
-    subtracted from that sum. Its running sums meet those of other threads once, after the loop.
+    A thread loads a run of places of each output and sums their products by itself. Its running sums meet those of
+    other threads once, after the loop.
     """
     outputs = tl.program_id(0) * block_out + tl.arange(0, block_out)
     split = tl.program_id(1)
@@ -125,7 +134,6 @@ def _multiply_on_cuda_cores(
     high_rows = values_at if high_bits == 0 else high_at + out_rows * (places * 2 * high_bits // 32)
     begin = split * places_a_split
     end = tl.minimum(begin + places_a_split, places)
-    needs_sum: tl.constexpr = too_much > 0 or zeros_at is not None or mins_at is not None
     both_halves: tl.constexpr = group >= chunk  # have one scale
     wait_for_inputs(overlapped, early=False)
 
@@ -140,7 +148,7 @@ def _multiply_on_cuda_cores(
         within = None if whole_blocks else place < end
         first = (start + tl.arange(0, block // run) * run)[:, None]
         has_run = None if whole_blocks else first < end
-        codes, scale, zero, minimum = (), (), (), ()
+        codes, scale = (), ()
         for half in tl.static_range(halves):
             some = codes_of(
                 data,
@@ -160,28 +168,19 @@ def _multiply_on_cuda_cores(
             )
             codes += (some,)  # type: ignore[assignment]
             column = columns_of(first, 0 if both_halves else half, halves, chunk)
-            scale += (_numbers(scales_at, super_scales_at, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
-            zero += (_numbers(zeros_at, None, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
-            minimum += (_numbers(mins_at, super_mins_at, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
+            scale += (run_numbers(scales_at, super_scales_at, out_rows, groups, column, has_run, group),)  # type: ignore[assignment]
         grown = ()
         for row in tl.static_range(known_rows):
             total = totals[row]  # type: ignore[var-annotated]
             part = tl.zeros([block_out, block // run], tl.float32)
-            x_sum = tl.zeros([1, block // run], tl.float32)
             for half in tl.static_range(halves):
                 # said outright, since a thread's codes and its x must be of the same run
                 column = tl.max_contiguous(tl.multiple_of(columns_of(place, half, halves, chunk), run), run)
                 x = load_where(x_at + row * x_stride + column, within).to(tl.float32)
                 part += tl.sum(tl.reshape(codes[half] * x[None, :], [block_out, block // run, run]), axis=2)
-                if needs_sum:
-                    x_sum += tl.sum(tl.reshape(x, [block // run, run]), axis=1)[None, :]
                 if half == halves - 1 or not both_halves:
-                    if needs_sum:
-                        part -= x_sum * too_much if zeros_at is None else (zero[half] + too_much) * x_sum
-                    part = part if one_scale else part * scale[half]
-                    total += part if mins_at is None else part - minimum[half] * x_sum
+                    total += part if one_scale else part * scale[half]
                     part = tl.zeros([block_out, block // run], tl.float32)
-                    x_sum = tl.zeros([1, block // run], tl.float32)
             grown += (total,)  # type: ignore[assignment]
         totals = grown
 
@@ -191,17 +190,3 @@ def _multiply_on_cuda_cores(
         result = tl.sum(totals[row], axis=1) * scale + added
         to = result_at + (split * known_rows + row) * out_size + outputs
         tl.store(to, result.to(result_at.dtype.element_ty), mask=is_output)
-
-
-@triton.jit
-def _numbers(at, super_at, out_rows, groups, column, mask, group: tl.constexpr):
-    """Those of groups; or, where there is no such plane, something that nothing looks at. All but `out_rows` [out, 1]
-    are [runs, 1].
-
-    Loaded the other way round: of loads without neighbours, triton 3.6 gives a warp's threads to the first dimension,
-    and only where they stand side by side along a row's runs, as codes do, no scale has to change threads.
-    """
-    numbers = column.T
-    if at is not None:
-        numbers = group_scales(at, super_at, out_rows.T, groups, column, mask, group).T
-    return numbers
