@@ -1,8 +1,8 @@
 """x Wᵀ for few rows and a QuantizedMatrix: codes arrive at the speed of memory and become numbers in registers.
 
-x is taken as it is. Two kernels multiply, as in `skinny_gemm.py`: CUDA cores put scales on the sums of a thread's run,
-tensor cores multiply by codes and scale the sums of a block where it lies in one group; of smaller groups, the weights
-are scaled and rounded as if they had been expanded.
+Three kernels multiply. CUDA cores put scales on the sums of a thread's run, of floats here and of whole numbers in
+`quantized_skinny_bytes.py`. Tensor cores multiply by codes and scale the sums of a block where it lies in one group; of
+smaller groups, the weights are scaled and rounded as if they had been expanded (`quantized_skinny_tensor.py`).
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """How a skinny GEMM with a QuantizedMatrix is cut into programs: as measured for its card and shape, else by a formula.
 
-With codes of 8 bits such a GEMM takes as long as its codes take to arrive. Those of 4 arrive as fast as an H200 can
-make numbers of them (some 4 instructions a code on CUDA cores, of which it has 3.4 at full bandwidth), so tensor cores,
-which need fewer, have all but one and two rows.
+With codes of 8 bits such a GEMM takes as long as its codes take to arrive. Those of 4 arrive almost as fast as CUDA
+cores multiply them by one row (about 2 instructions a code, where an H200 at full bandwidth has time for 3.4), so tensor
+cores have all but one and two rows.
 """
 
 from dataclasses import dataclass, replace
