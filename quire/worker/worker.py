@@ -15,7 +15,7 @@ from quire.core.pasts import Pasts
 from quire.core.plan import Admission, StepPlan
 from quire.core.request import Request
 from quire.kvcache.storage import KVStorage
-from quire.layers.batch import Batch, KVLayer
+from quire.layers.batch import Batch
 from quire.models.fallback.decoder import FallbackDecoder
 from quire.models.language_model import LanguageModel
 from quire.ops.functional import (
@@ -27,8 +27,6 @@ from quire.ops.functional import (
     shared_prefix_attention,
 )
 from quire.ops.lora_tensors import AdapterRows
-from quire.ops.step_tensors import RowStates
-from quire.sampling.core_sampler import CoreSampler
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.progress import Constrained
 from quire.sampling.mode import SamplingMode
@@ -36,7 +34,15 @@ from quire.sampling.sampler import Sampler
 from quire.sampling.state import SamplingState
 from quire.sampling.verification import VerifiedTokens
 from quire.spec.cache import LatentCache
-from quire.spec.model import ModelSpec
+from quire.worker.assemble import (
+    can_be_captured,
+    make_drafting,
+    make_encoded_media,
+    make_plain_steps,
+    make_prefix_tiles,
+    record_model,
+    row_states,
+)
 from quire.worker.batching import StepInputs, make_batch, make_inputs
 from quire.worker.constrained_steps import ConstrainedSteps
 from quire.worker.core_memory import CoreMemory
@@ -44,15 +50,12 @@ from quire.worker.core_steps import CoreStepDone
 from quire.worker.cpu_core import CpuCore
 from quire.worker.decode_graphs import DecodeGraphs, Drawn
 from quire.worker.device_time import DeviceTime
-from quire.worker.encoded_media import EncodedMedia
 from quire.worker.expert_figures import ExpertFigures
 from quire.worker.kv_layers import kv_layers
 from quire.worker.last_stage import ReturningSampler
 from quire.worker.media_rows import MediaFigures
 from quire.worker.out_of_memory import free_cached_memory
-from quire.worker.plain_steps import PlainSteps
 from quire.worker.plan_lengths import PlanLengths
-from quire.worker.prefix_tiles import TilesOnDevice
 from quire.worker.prompt_logprobs import PromptLogprobs
 from quire.worker.rank_sampler import RankSampler
 from quire.worker.readouts import Readouts
@@ -62,9 +65,7 @@ from quire.worker.row_adapters import RowAdapters
 from quire.worker.row_followers import RowFollowers
 from quire.worker.rows import Rows
 from quire.worker.running_step import RunningStep, UnreadDrafts
-from quire.worker.shared_prefix import SharedPrefixes
 from quire.worker.sleeping_weights import RestingWeights
-from quire.worker.speculative.drafting import Drafting
 from quire.worker.warmup import warmup_steps
 from quire.worker.worker_parts import WorkerParts
 
@@ -101,7 +102,7 @@ class Worker:
         computed: LanguageModel | FallbackDecoder | RecordedModel = model
         if core is not None:
             assert isinstance(model, LanguageModel), "the core records quire's own families"
-            computed = _recorded(model, self._kv, core, parts)
+            computed = record_model(model, self._kv, core, parts)
         self._experts = ExpertFigures(
             model, device, computed, routers_count=parts.counts_experts, first_layer=parts.first_layer
         )
@@ -110,7 +111,7 @@ class Worker:
         """A recorded program computes the same rows from its first operation to its last; ranks that exchange tokens
         know of each other only how many a step has."""
         self._logits = computed.logits
-        states = None if memory is None else _row_states(memory)
+        states = None if memory is None else row_states(memory)
         self._rows = Rows(
             limits.max_num_seqs,
             limits.max_model_len,
@@ -123,7 +124,7 @@ class Worker:
         sampler = Sampler(sampling, self._rows.states.tokens)
         of_ranks = sampler if parts.group is None else RankSampler(sampler, parts.group)
         self._sampler = of_ranks if self._stage is None else ReturningSampler(of_ranks.sample, self._stage.pipeline)
-        self._drafting = _drafting(parts, layout, limits, self._rows.states, sampler, memory, computed.logits)
+        self._drafting = make_drafting(parts, layout, limits, self._rows.states, sampler, memory, computed.logits)
         # forced tokens would have to be told to other ranks
         can_jump = device.type != "cuda" and parts.group is None and self._stage is None
         self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
@@ -131,11 +132,11 @@ class Worker:
         self._graphs = self._decode_graphs()
         # reading a prefix once for many sequences is another order of sums
         may_share_prefix = self._graphs is not None and not parts.batch_invariant and not self._keeps_latents
-        self._prefix_tiles = _prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
+        self._prefix_tiles = make_prefix_tiles(model.spec, layout, limits, device) if may_share_prefix else None
         self._row_adapters = (
             None if self.adapters is None else RowAdapters(limits.max_num_seqs + 1, self.adapters.num_slots, device)
         )
-        self._encoded = _encoded_media(model, limits, device)
+        self._encoded = make_encoded_media(model, limits, device)
         modules = [model] if parts.drafter is None else [model, parts.drafter.module]
         self._weights = RestingWeights(modules, None if core is None else core.cache)
         self._prompt_logprobs = PromptLogprobs(self._project_prompt, sampling.vocab_size)
@@ -143,7 +144,7 @@ class Worker:
         self._lengths = PlanLengths(limits.max_num_seqs) if memory is None else memory.lengths
         self._layout = layout
         self._warmup = self._warmup_steps()
-        self._plain = _plain_steps(computed, core, memory, sampling, layout, self._drafting)
+        self._plain = make_plain_steps(computed, core, memory, sampling, layout, self._drafting)
         self._followers = RowFollowers(
             (self._constrained, self._prompt_logprobs, self._readouts, self._row_adapters, self._media, self._drafting)
         )
@@ -316,7 +317,7 @@ class Worker:
     def _decode_graphs(self) -> DecodeGraphs | None:
         # what is captured waits for no other stage, nor for ranks whose steps are of other sizes
         is_on_its_own = self._device.type == "cuda" and self._stage is None and self._helper is None
-        if not is_on_its_own or not _can_be_captured(self._model, self._experts, self._drafting):
+        if not is_on_its_own or not can_be_captured(self._model, self._experts, self._drafting):
             return None
         return DecodeGraphs(
             *(self._compute, self._draw, self._limits.max_num_seqs, self._rows.spare, self._device),
@@ -505,93 +506,3 @@ class Worker:
 
 def _tapped(batch: Batch) -> list[Tensor]:
     return [] if batch.taps is None else batch.taps.in_order()
-
-
-def _can_be_captured(model: LanguageModel | FallbackDecoder, experts: ExpertFigures, drafting: Drafting | None) -> bool:
-    """Whether decode steps can be graphs: nothing in them waits for the host."""
-    if drafting is not None and not drafting.can_be_captured:
-        return False
-    return model.can_be_captured if isinstance(model, FallbackDecoder) else not experts.come_and_go
-
-
-def _encoded_media(
-    model: LanguageModel | FallbackDecoder, limits: StepLimits, device: torch.device
-) -> EncodedMedia | None:
-    if not isinstance(model, LanguageModel) or model.encoder is None:
-        return None
-    return EncodedMedia(model, limits.max_num_seqs + 1, max(1, limits.max_encoded), device)
-
-
-def _drafting(
-    parts: WorkerParts,
-    layout: KVLayout,
-    limits: StepLimits,
-    states: RowStates,
-    sampler: Sampler,
-    memory: CoreMemory | None,
-    logits: Callable[..., Tensor],
-) -> Drafting | None:
-    """`logits` makes the large model's."""
-    if parts.speculation is None:
-        return None
-    of_all_tokens = [number for number, each in enumerate(layout.groups) if each.window is None]
-    return Drafting(
-        *(parts.speculation, limits, states, sampler, memory),
-        ranks=parts.group,
-        drafter=parts.drafter,
-        group=next(iter(of_all_tokens), 0),
-        attend=batch_invariant_attention if parts.batch_invariant else paged_attention,
-        large_logits=logits,
-        block_size=layout.block_size,
-        in_pipeline=parts.stage is not None,
-    )
-
-
-def _recorded(model: LanguageModel, kv: list[KVLayer], core: CpuCore, parts: WorkerParts) -> RecordedModel:
-    adapters, taps = parts.adapters, () if parts.drafter is None else parts.drafter.taps
-    # a record without adapters would be of no use to a start with them, nor one with taps to a start without
-    keep = core.keep if adapters is None and not taps else None
-    return RecordedModel(model, kv, core.machine, keep, 0 if adapters is None else adapters.num_slots, taps)
-
-
-def _plain_steps(
-    computed: LanguageModel | FallbackDecoder | RecordedModel,
-    core: CpuCore | None,
-    memory: CoreMemory | None,
-    sampling: SamplingState,
-    layout: KVLayout,
-    drafting: Drafting | None,
-) -> PlainSteps | None:
-    """None where steps are tensors from end to end."""
-    if core is None or memory is None or not isinstance(computed, RecordedModel):
-        return None
-    sampler = CoreSampler(len(memory.lengths.computed), sampling.vocab_size, sampling.engine_seed, core.machine)
-    return PlainSteps(computed, sampler, memory, layout.block_size, drafting, sampling.adjustments)
-
-
-def _row_states(memory: CoreMemory) -> RowStates:
-    """The same memory as tensors."""
-    return RowStates(
-        tokens=torch.from_numpy(memory.tokens),
-        num_computed=torch.from_numpy(memory.computed),
-        lengths_for_angles=torch.from_numpy(memory.lengths_for_angles),
-        tables=[torch.from_numpy(table) for table in memory.tables],
-    )
-
-
-def _prefix_tiles(spec: ModelSpec, layout: KVLayout, limits: StepLimits, device: torch.device) -> TilesOnDevice | None:
-    """None where every layer has a window, or computes in more than 16 bits, as tests of exactness do, or where one
-    sequence has as many heads as a tile has room for.
-    """
-    itemsize = getattr(torch, layout.dtype).itemsize
-    groups = [index for index, group in enumerate(layout.groups) if group.window is None]
-    if not groups or itemsize > 2:
-        return None
-    from quire.ops.triton.card import least_reads_saved
-    from quire.ops.triton.shared_prefix_attention import most_members
-
-    members = most_members(spec.num_heads // spec.num_kv_heads)
-    if members < 2:
-        return None
-    least = -(-least_reads_saved(device) // (layout.groups[groups[0]].elements_per_token * itemsize))
-    return TilesOnDevice(SharedPrefixes(groups, layout.block_size), limits.max_num_seqs, members, least, device)
