@@ -85,18 +85,22 @@ def plane_arguments(matrix: QuantizedMatrix, *, bytes_in_words: bool = True) -> 
     }
 
 
-def byte_arguments(matrix: QuantizedMatrix) -> dict[str, Any]:
-    """For kernels that multiply whole numbers as bytes: `plane_arguments`, without what makes floats of codes."""
+def byte_arguments(matrix: QuantizedMatrix, *, moves_bytes: bool | None = None) -> dict[str, Any]:
+    """For kernels that multiply whole numbers as bytes: `plane_arguments`, without what makes floats of codes.
+
+    `moves_bytes`: with instructions of NVIDIA's, which the matrix's device says if it is None.
+    """
+    planes = plane_arguments(matrix)
+    by_instructions = planes["moves_bytes"] if moves_bytes is None else moves_bytes
     of_floats = ("table_at", "raised", "too_much", "in_words", "bits_of", "moves_bytes")
-    arguments = plane_arguments(matrix)
-    by_instructions = arguments["moves_bytes"]
-    kept = {name: value for name, value in arguments.items() if name not in of_floats}
-    sign = "s" if kept["signed"] else "u"
-    dots = {
-        name: f"dp4a.{sign}32.{of_x}32 $0, $1, $2, $3;" if by_instructions else None
-        for name, of_x in (("low_dot", "u"), ("high_dot", "s"))
+    kept = {name: value for name, value in planes.items() if name not in of_floats}
+    sign = "s32" if kept["signed"] else "u32"
+    return kept | {
+        "less": matrix.less,
+        "low_dot": f"dp4a.{sign}.u32 $0, $1, $2, $3;" if by_instructions else None,
+        "high_dot": f"dp4a.{sign}.s32 $0, $1, $2, $3;" if by_instructions else None,
+        "pack": _PACK_BYTES if by_instructions else None,
     }
-    return kept | dots | {"less": matrix.less, "pack": _PACK_BYTES if by_instructions else None}
 
 
 def pair_arguments(matrix: QuantizedMatrix, dtype: torch.dtype, *, moves_bytes: bool) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """How a skinny GEMM with a QuantizedMatrix is cut into programs: as measured for its card and shape, else by a formula.
 
 With codes of 8 bits such a GEMM takes as long as its codes take to arrive. Those of 4 arrive almost as fast as CUDA
-cores multiply them by one row (about 2 instructions a code, where an H200 at full bandwidth has time for 3.4), so tensor
-cores have all but one and two rows.
+cores multiply them by one row (2 instructions a code, and an H200 at full bandwidth has time for 3.4), so tensor cores
+have all but one and two rows.
 """
 
 from dataclasses import dataclass, replace

@@ -13,9 +13,10 @@ from triton.compiler import ASTSource, compile
 
 from quire.bench.kernels.quantized_cases import FORMS, random_matrix
 from quire.ops.triton.expand_matrix import _expand
-from quire.ops.triton.matrix_planes import pair_arguments, plane_arguments
+from quire.ops.triton.matrix_planes import byte_arguments, pair_arguments, plane_arguments
 from quire.ops.triton.quantize_rows import _quantize
-from quire.ops.triton.quantized_skinny import _multiply_on_cuda_cores
+from quire.ops.triton.quantized_skinny import _multiply_floats
+from quire.ops.triton.quantized_skinny_bytes import multiply_bytes
 from quire.ops.triton.quantized_skinny_tensor import multiply_on_tensor_cores
 from quire.ops.triton.scaled_gemm import _multiply
 from quire.ops.triton.scaled_gemm_choices import TILES
@@ -68,12 +69,16 @@ def of_form(name: str) -> dict[str, int]:
     in_bytes = plane_arguments(matrix, bytes_in_words=False)
     tensor = common | {name: in_bytes[name] for name in ("values_at", "too_much", "in_words", "signed")}
     block = 128 // planes["halves"]
-    few = {"known_rows": 1, "block_out": 4, "block": 1024, "stages": 1}
+    few = common | {"known_rows": 1, "block_out": 4, "block": 1024, "stages": 1}
+    few_kernel = _multiply_floats
+    if matrix.codes.startswith("int"):
+        few_kernel = multiply_bytes
+        few |= byte_arguments(matrix, moves_bytes=True) | {"loads_first": matrix.super_scales is None, "groups": None}
     some = {"block_rows": 16, "block_out": 64, "block": block, "stages": 4}
     many = {"block_rows": 128, "block_out": 128, "block": block, "stages": 2}
     return {
-        f"{name}, few rows": shared_memory(_multiply_on_cuda_cores, common | few, 4),
-        f"{name}, odd columns": shared_memory(_multiply_on_cuda_cores, common | few | {"whole_blocks": False}, 4),
+        f"{name}, few rows": shared_memory(few_kernel, few, 4),
+        f"{name}, odd columns": shared_memory(few_kernel, few | {"whole_blocks": False}, 4),
         f"{name}, 16 rows": shared_memory(multiply_on_tensor_cores, tensor | some, 4),
         f"{name}, 256 rows": shared_memory(multiply_on_tensor_cores, tensor | many, 8),
         f"{name}, expanded": shared_memory(_expand, planes | {"block_out": 4, "block": 512}, 4),

@@ -145,6 +145,26 @@ def test_other_numbers_of_x(dtype: torch.dtype) -> None:
         assert_close(got, expected(x, matrix), 1e-3)
 
 
+@pytest.mark.parametrize("case", ["int4", "int8", "Q6_K"])
+def test_one_row_in_fixed_point(case: str) -> None:
+    """Small numbers count beside large ones, of zeros alone comes zero, and what is no number stays none."""
+    from quire.ops.triton.quantized_linear import quantized_linear
+
+    matrix = CASES[case].matrix(16, 512)
+    x = random(1, 512)
+    x[0, 7] = 300.0
+    assert_close(quantized_linear(x, matrix, None), expected(x, matrix))
+    beside = expected(x, matrix) - expected(torch.where(x == 300.0, x, 0.0), matrix)
+    found = quantized_linear(x.half(), matrix, None).float() - expected(torch.where(x == 300.0, x, 0.0), matrix)
+    assert float((found - beside).norm() / beside.norm()) < 0.05  # of float16 numbers 300 times as large
+    x[0, 256:] = 0
+    assert_close(quantized_linear(x, matrix, None), expected(x, matrix))
+    assert not quantized_linear(torch.zeros_like(x), matrix, None).any()
+    for wrong in (float("nan"), float("inf")):
+        x[0, 100] = wrong
+        assert not quantized_linear(x, matrix, None).isfinite().any()
+
+
 def test_columns_may_be_in_another_order() -> None:
     from quire.ops.triton.quantized_linear import quantized_linear
 
