@@ -71,6 +71,17 @@ class EngineConfig:
                     "leave base_model_name out, or serve that model."
                 )
 
+    def names(self) -> tuple[str, ...]:
+        """What clients may call the model: what was said, or what it was started by."""
+        given = self.server.names()
+        own = () if any(name != ANY_NAME for name in given) else (self.model.model,)
+        return (*own, *given)
+
+    def name(self) -> str:
+        """What metrics call the model: as vLLM's do, by the first of its names, which is no path of this machine where
+        another was given."""
+        return next(name for name in self.names() if name != ANY_NAME)
+
     @classmethod
     def from_flat(cls, **settings: object) -> Self:
         """Build it from plain names, as in `from_flat(model="gpt2", max_num_seqs=8)`."""

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quire.config.engine import EngineConfig
-from quire.config.server import ANY_NAME
 from quire.core.stats import FinishedRequest
 from quire.observe.traces import make_tracer
 from quire.server.gate.key_source import KeySource
@@ -102,7 +101,7 @@ class Front:
 
         seat, folder = self._seat, _store_folder(self._config.server.store)
         hub = None if seat is None else seat.hub
-        serving = Serving(llm, _names(self._config), Store(folder), Drain(), self._startup.parts, hub)
+        serving = Serving(llm, self._config.names(), Store(folder), Drain(), self._startup.parts, hub)
         runner, batches = self._batches(serving, keys, folder / "batches")
         reload = partial(_reload, keys, llm, runner)
         listener = Listener(
@@ -180,13 +179,6 @@ def _reload(keys: KeySource, llm: AsyncLLM, runner: "Batches | None") -> None:
         llm.set_tenant_weights(keys.ring.weights())
         if runner is not None:
             runner.tenants_changed()
-
-
-def _names(config: EngineConfig) -> tuple[str, ...]:
-    """What clients may call the model: what was said, or what it was started by."""
-    given = config.server.names()
-    own = () if any(name != ANY_NAME for name in given) else (config.model.model,)
-    return (*own, *given)
 
 
 def _store_folder(asked: str | None) -> Path:

@@ -79,7 +79,7 @@ class AsyncLLM:
         if config.model.skip_tokenizer:
             raise ConfigError("skip_tokenizer is for LLM, which takes token ids; a server needs its model's tokenizer")
         self.config = config
-        self.metrics = metrics or Metrics(config.model.model, config.server.num_engines)
+        self.metrics = metrics or Metrics(config.name(), config.server.num_engines)
         self._path = locate(config.model.model, config.model.revision)
         self.facts = read_model_facts(str(self._path), impl=config.model.model_impl, mmproj=config.model.mmproj)
         self._on_finished = on_finished

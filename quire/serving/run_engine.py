@@ -56,7 +56,7 @@ async def offered_engine(config: EngineConfig, listen: str) -> AsyncIterator[Eng
         lambda on_message: engines.client(0, on_message),
         address,
         secret,
-        metrics=Metrics(config.model.model, 1),
+        metrics=Metrics(config.name(), 1),
         step_timeout=config.server.step_timeout,
         tls=tls,
     )

@@ -55,6 +55,20 @@ def test_whole_numbers_are_numbers_and_none_is_undecided() -> None:
     assert config.scheduler.max_num_seqs is None
 
 
+@pytest.mark.parametrize(
+    ("given", "names", "name"),
+    [
+        (None, ("org/m",), "org/m"),
+        ("big,small", ("big", "small"), "big"),
+        ("*", ("org/m", "*"), "org/m"),
+        ("*,small", ("*", "small"), "small"),
+    ],
+)
+def test_what_the_model_is_called(given: str | None, names: tuple[str, ...], name: str) -> None:
+    config = EngineConfig.from_flat(model="org/m", served_model_name=given)
+    assert (config.names(), config.name()) == (names, name)
+
+
 def test_copies_of_the_model_have_two_names() -> None:
     assert EngineConfig.from_flat(data_parallel_size=3).server.replicas == 3
     assert EngineConfig.from_flat(data_parallel_size=3, replicas=3).server.replicas == 3

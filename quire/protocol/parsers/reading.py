@@ -1,8 +1,11 @@
 """Reading: how the answers to one request are read: each by a parser of its own, and all in the same way."""
 
 import hashlib
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 
 from quire.core.message import AnswerMessage
 from quire.core.reasoning import ReasoningPart
@@ -31,6 +34,8 @@ class Reading:
     hidden: frozenset[str] = frozenset()
     """Markers that are special tokens."""
     shows_thinking: bool = True
+    spelled: Callable[[int], bytes] | None = None
+    """What a token adds to a text, where a mark of thinking is several tokens: models write it in others too."""
     seed: str = field(default_factory=lambda: new_id(""))
     """Of the calls' ids, which are the same however often an answer is read."""
 
@@ -62,6 +67,8 @@ class Reading:
         """How many tokens of an answer were thinking."""
         if self.part is None:
             return 0
+        if self.spelled is not None and self.thinking is not None:
+            return self._thinking_in_text([self.spelled(token) for token in tokens], self.thinking)
         start, end = list(self.part.start), list(self.part.end)
         begins = 0
         if tokens[: len(start)] == start:
@@ -72,6 +79,16 @@ class Reading:
             if tokens[place : place + len(end)] == end:
                 return place - begins
         return len(tokens) - begins
+
+    def _thinking_in_text(self, spelled: list[bytes], thinking: Thinking) -> int:
+        """How many tokens begin within it."""
+        said, start, end = b"".join(spelled), thinking.start.encode(), thinking.end.encode()
+        begun = len(start) if said.startswith(start) else 0
+        if not begun and self.part is not None and not self.part.is_open:
+            return 0
+        ended = said.find(end, begun)
+        places = [0, *accumulate(map(len, spelled))][:-1]
+        return bisect_left(places, len(said) if ended < 0 else ended) - bisect_left(places, begun)
 
     def _identity(self, index: int, number: int) -> str:
         digest = hashlib.sha256(f"{self.seed} {index} {number}".encode()).digest()

@@ -1,6 +1,7 @@
 """AnswerStyle: how one model writes its answers, and what that means for a request and for what is read of it."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -41,7 +42,9 @@ class AnswerStyle:
         markers = () if calls is None else calls.markers
         thoughts = () if self.thinking is None else (self.thinking.start, self.thinking.end)
         hidden = self._specials.keys() & {*markers, *thoughts} if params.skip_special_tokens else set()
-        reading = Reading(self.thinking, part, calls, tools, frozenset(hidden), reasoning_options.is_shown)
+        reading = Reading(
+            self.thinking, part, calls, tools, frozenset(hidden), reasoning_options.is_shown, self._spelled(part)
+        )
         changes: dict[str, Any] = {}
         if hidden:
             changes["shown_tokens"] = tuple(sorted(self._specials[marker] for marker in hidden))
@@ -71,6 +74,9 @@ class AnswerStyle:
         return ReasoningPart(
             start=start, end=end, is_open=self.thinking.is_open(prompt), budget=reasoning_options.budget
         )
+
+    def _spelled(self, part: ReasoningPart | None) -> Callable[[int], bytes] | None:
+        return None if part is None or len(part.start) == len(part.end) == 1 else self._tokenizer.token_bytes
 
     def _grammar(self, structured: StructuredOutput | None, tools: Tools) -> str | None:
         """Of calls where they must be made or must be right, together with what the content must be."""

@@ -23,7 +23,7 @@ class Binding(Enum):
     ONLY = 3
     """One token."""
     GO_ON = 4
-    """Every token but those that end."""
+    """Every token but those that end, or that cannot be told apart from the answer."""
 
 
 class Constraint:
@@ -94,8 +94,9 @@ class Constraint:
             mask.fill(0)
             allow(mask, frozenset([self._only]))
         elif binding is Binding.GO_ON:
+            assert self._thinking is not None
             mask.fill(_ALL)
-            forbid(mask, self._stop_ids)
+            forbid(mask, self._stop_ids | self._thinking.ruled_out)
         else:
             assert self.rule is not None
             self.rule.correct_mask(mask)

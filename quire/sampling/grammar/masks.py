@@ -13,6 +13,7 @@ from quire.core.sampling_params import SamplingParams
 from quire.ops.upload import upload
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.constraint import Constraint
+from quire.sampling.grammar.end_text import EndText
 from quire.sampling.grammar.mask_maker import MaskMaker
 from quire.sampling.grammar.rule import Rule
 from quire.sampling.grammar.thinking import Thinking, most_tokens
@@ -46,6 +47,8 @@ class GrammarMasks:
         self._constraints: dict[int, Constraint] = {}
         self._thinking_ends: dict[int, int] = {}
         """By row that nothing but a budget binds: how many tokens it has at most when its thinking is over."""
+        self._end_text: tuple[tuple[int, ...], EndText] | None = None
+        """Of a thinking part whose end is several tokens; a model has one such end, if any."""
         self._maker = MaskMaker(masks.device)
 
     @property
@@ -130,7 +133,18 @@ class GrammarMasks:
             assert self._grammar_cache is not None, "there are grammars, and nothing to compile them with"
             matcher, renew = self._grammar_cache.matcher(params.structured)
             rule = Rule(matcher, stop_ids, tuple(self._grammar_cache.tokenizer().eos_tokens), renew)
-        return Constraint(rule, None if params.reasoning is None else Thinking(params.reasoning), stop_ids)
+        thinking = None if params.reasoning is None else Thinking(params.reasoning, self._waits_for(params))
+        return Constraint(rule, thinking, stop_ids)
+
+    def _waits_for(self, params: SamplingParams) -> EndText | None:
+        """Where a grammar waits for an end that the vocabulary has no token for. A budget alone goes by the tokens: it
+        asks for no grammars, and every rank is to count alike."""
+        part = params.reasoning
+        if part is None or params.structured is None or self._grammar_cache is None or len(part.end) == 1:
+            return None
+        if self._end_text is None or self._end_text[0] != part.end:
+            self._end_text = part.end, EndText(part.end, self._grammar_cache.tokenizer())
+        return self._end_text[1] if self._end_text[1].text else None
 
 
 def is_constrained(params: SamplingParams) -> bool:

@@ -1,8 +1,9 @@
-"""Thinking: where a sequence stands in the thinking part of its output. Plain integers, no grammar, no torch."""
+"""Thinking: where a sequence stands in the thinking part of its output. No grammar, no torch."""
 
 from enum import Enum
 
 from quire.core.reasoning import ReasoningPart
+from quire.sampling.grammar.end_text import EndText
 
 
 class Stage(Enum):
@@ -17,8 +18,12 @@ class Stage(Enum):
 class Thinking:
     """Told every token of an output, in order."""
 
-    def __init__(self, part: ReasoningPart) -> None:
+    def __init__(self, part: ReasoningPart, end_text: EndText | None = None) -> None:
+        """With `end_text` the part also ends where other tokens than those of its end give the same text."""
         self._part = part
+        self._end_text = end_text
+        self._said = b""
+        """The end of the text within the part, no longer than the end marker; of use with `end_text` alone."""
         self.stage = Stage.WITHIN if part.is_open else Stage.BEFORE
         self._started = 0
         """Tokens of the start marker that were said."""
@@ -40,6 +45,13 @@ class Thinking:
             return None
         return self._part.end[self._ended]
 
+    @property
+    def ruled_out(self) -> frozenset[int]:
+        """Tokens that would be the end of the part and the beginning of the answer at once."""
+        if self.stage is not Stage.WITHIN or self._end_text is None:
+            return frozenset()
+        return self._end_text.running_on(self._said)
+
     def advance(self, token: int) -> None:
         if self.stage is Stage.BEFORE:
             if token != self._part.start[self._started]:
@@ -57,8 +69,15 @@ class Thinking:
         # the longest beginning of the marker that the output now ends with
         self._ended = next(size for size in range(len(said), -1, -1) if said[len(said) - size :] == end[:size])
         self._thoughts += len(said) - self._ended
-        if self._ended == len(end):
+        if self._ended == len(end) or self._ends_in_text(token):
             self.stage = Stage.BEHIND
+
+    def _ends_in_text(self, token: int) -> bool:
+        if self._end_text is None:
+            return False
+        said, end = self._said + self._end_text.spelled(token), self._end_text.text
+        self._said = said[-len(end) :]
+        return end in said
 
 
 def most_tokens(part: ReasoningPart, budget: int) -> int:

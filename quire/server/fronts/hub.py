@@ -49,7 +49,7 @@ class Hub:
         self._startup = StartUp()
         keys = KeySource(server.api_key, None if server.keys is None else Path(server.keys))
         self._port = SharedPort(server)
-        self._metrics = Metrics(config.model.model, server.num_engines)
+        self._metrics = Metrics(config.name(), server.num_engines)
         self._engines = HubEngines(config, {} if keys.ring is None else keys.ring.weights(), self._metrics)
         self._board = Board.create(self._engines.folder / BOARD, server.api_server_count)
         self._usage = UsageTable.create(self._engines.folder / USAGE)

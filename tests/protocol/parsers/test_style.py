@@ -185,6 +185,29 @@ def test_tokens_of_thinking_are_counted(said: str, prompt: str, count: str) -> N
     assert reading.thinking_tokens(encode(said)) == len(encode(count) if count else [])
 
 
+@pytest.mark.parametrize(
+    ("said", "prompt", "count"),
+    [
+        (["<th", "ink>", "one", " two.</", "think>\n\n", "three"], "", 2),
+        (["one", "</think>\n", "<think>", "three"], "<think>", 1),
+        (["one", " two"], "<think>", 2),
+        (["one", "</think>"], "", 0),
+        ([], "<think>", 0),
+    ],
+)
+def test_tokens_of_thinking_are_counted_by_the_text_where_a_mark_is_no_token(
+    said: list[str], prompt: str, count: int
+) -> None:
+    backend = vocabularies.byte_level()
+    backend.add_tokens([AddedToken(token, normalized=False) for token in said if "<think>" not in token])
+    chosen = AnswerStyle(THINKING, Tokenizer(backend, SpecialTokens(), source="a test"), ParserConfig())
+    encode = chosen._tokenizer.encode
+    reading, _ = chosen.prepare(prompt, PARAMS, Tools(), WISH)
+    tokens = [encode(each, add_special_tokens=False) for each in said]
+    assert all(len(each) == 1 for each, text in zip(tokens, said, strict=True) if "<think>" not in text)
+    assert reading.thinking_tokens([token for each in tokens for token in each]) == count
+
+
 def test_thinking_that_is_not_wanted_is_left_out() -> None:
     reading, _ = style(THINKING).prepare("Hi", PARAMS, Tools(), ReasoningOptions(is_shown=False))
     message = reading.message(0, "<think>a</think>b")

@@ -193,6 +193,21 @@ def test_a_start_of_several_tokens_may_also_be_the_answer(rows: Rows) -> None:
     assert YES in behind
 
 
+def test_an_end_of_several_tokens_is_known_by_its_text(rows: Rows) -> None:
+    part = ReasoningPart(start=(THINK,), end=tuple(tokens_of("es")), is_open=True)
+    rows.admit(0, structured=YES_NO, reasoning=part, output=(77, YES))
+    rows.admit(1, structured=YES_NO, reasoning=part, output=(77, *tokens_of("e")))
+    behind, within = rows.allowed(0, 1)
+    assert behind == {*tokens_of("y"), *tokens_of("n"), *tokens_of("ye"), YES, NO}
+    assert within == everything() - {EOS}
+
+
+def test_a_grammar_begins_with_a_token_of_its_own(rows: Rows) -> None:
+    part = ReasoningPart(start=(THINK,), end=tuple(tokens_of("!y")), is_open=True)
+    rows.admit(0, structured=YES_NO, reasoning=part, output=(77, *tokens_of("!")))
+    assert rows.allowed(0) == [everything() - {EOS, YES, *tokens_of("ye")}]
+
+
 @pytest.mark.parametrize("structured", [None, YES_NO])
 def test_a_budget_binds_with_and_without_a_grammar(rows: Rows, structured: StructuredOutput | None) -> None:
     part = ReasoningPart(start=(THINK,), end=(UNTHINK, BOS), is_open=True, budget=2)

@@ -191,3 +191,8 @@ def test_broken_adapters_harm_no_neighbour(places: Path, client: httpx.Client, e
                 assert refused.status_code == 400, refused.text
                 for word in words:
                     assert word in refused.json()["error"]["message"]
+
+
+def test_metrics_call_the_model_as_clients_do(server: LiveServer) -> None:
+    """Not by the folder that it was read from."""
+    assert server.metric("quire_engine_up", model_name=BASE) == server.metric("quire_engine_up") == 1
