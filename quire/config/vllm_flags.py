@@ -178,7 +178,7 @@ MISSING: dict[str, str] = {
     "--dp-supervisor-probe-timeout-s": _MULTI_LB,
     "--dp-supervisor-probe-failure-threshold": _MULTI_LB,
     "--enable-ep-weight-filter": _EXPERTS,
-    "--all2all-backend": _EXPERTS,
+    "--all2all-backend": "ranks gather tokens or send them to their experts (all-to-all), by what a step has",
     "--enable-elastic-ep": _EXPERTS,
     "--enable-eplb": _COPIES,
     "--eplb-config": _COPIES,

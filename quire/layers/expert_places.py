@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from quire.layers.weights import place
-from quire.spec.expert_copies import HeldExperts
+from quire.spec.expert_copies import HeldExperts, ranks_of_experts
 
 _TURNS = 60
 """Tokens after which the turns begin anew: up to six ranks that have an expert get exactly as many tokens each."""
@@ -14,7 +14,7 @@ _DECODED = 1024
 
 class ExpertPlaces(nn.Module):
     """Of one layer. Steps look everything up on the device; that an expert comes or goes changes a table in place, so
-    that graphs stay valid. Both tables are no weights: they stay on the device while those sleep.
+    that graphs stay valid. The tables are no weights: they stay on the device while those sleep.
     """
 
     def __init__(self, held: HeldExperts, device: torch.device) -> None:
@@ -24,15 +24,16 @@ class ExpertPlaces(nn.Module):
         """By place; of one that is free, the expert that was there last."""
         self._turns = _TURNS if any(held.copies) else 1
         self.table = self._table().to(device)
+        self._owners = self._owner_table().to(device)
         self._kept = self._offsets(_DECODED, device) if self._turns > 1 else None
 
     def forward(self, ids: Tensor) -> Tensor:
         """Of each token's experts, int64 [tokens, top_k], the place here, or -1: another rank computes it."""
-        if self._kept is None:
-            return self.table.take(ids)
-        count = len(ids)
-        offsets = self._kept[:count] if count <= _DECODED else self._offsets(count, ids.device)
-        return self.table.take(ids + offsets)
+        return self.table.take(self._in_turn(ids))
+
+    def ranks(self, ids: Tensor) -> Tensor:
+        """The same, but the rank that computes it."""
+        return self._owners.take(self._in_turn(ids))
 
     def coming(self, held: HeldExperts) -> list[tuple[int, int]]:
         """Experts that are not here yet, in order, each with the place that it takes: one whose expert goes."""
@@ -46,8 +47,15 @@ class ExpertPlaces(nn.Module):
             self.experts[at] = expert
         self.held = held
         # from pinned memory, since any other copy would wait for everything that a GPU has been given
-        new = place(self._table(), torch.device("cpu"), pinned=self.table.is_cuda)
-        self.table.copy_(new, non_blocking=True)
+        for table, made in ((self.table, self._table()), (self._owners, self._owner_table())):
+            table.copy_(place(made, torch.device("cpu"), pinned=table.is_cuda), non_blocking=True)
+
+    def _in_turn(self, ids: Tensor) -> Tensor:
+        """Where in a table each token's experts stand."""
+        if self._kept is None:
+            return ids
+        count = len(ids)
+        return ids + (self._kept[:count] if count <= _DECODED else self._offsets(count, ids.device))
 
     def _table(self) -> Tensor:
         """[turns * experts]: a token with number t and an expert with number e are of the (t + e)-th rank in turn of
@@ -59,8 +67,17 @@ class ExpertPlaces(nn.Module):
         for at, expert in enumerate(self.experts):
             if expert in here:
                 places[expert] = at
-        numbers = torch.arange(self._turns)[:, None] + torch.arange(self.held.num_experts)
-        return torch.where(numbers % turns[:, 0] == turns[:, 1], places, -1).flatten()
+        return torch.where(self._numbers() % turns[:, 0] == turns[:, 1], places, -1).flatten()
+
+    def _owner_table(self) -> Tensor:
+        """[turns * experts]: the rank that computes it."""
+        holders = ranks_of_experts(self.held.num_experts, self.held.copies)
+        counts, most = torch.tensor([len(ranks) for ranks in holders]), max(map(len, holders))
+        ranks = torch.tensor([[*each, *[-1] * (most - len(each))] for each in holders])
+        return ranks.t().gather(0, self._numbers() % counts).flatten()
+
+    def _numbers(self) -> Tensor:
+        return torch.arange(self._turns)[:, None] + torch.arange(self.held.num_experts)
 
     def _offsets(self, count: int, device: torch.device) -> Tensor:
         """[tokens, 1]: where the turn of each token begins in the table."""

@@ -56,7 +56,20 @@ class Experts(nn.Module):
             return self._multiply_fetched(self.cache, *chosen, x, ids, weights)
         if self.places is not None:
             ids = self.places(ids)
-        lora = None if adapters is None else self._lora(ids, adapters)
+        return self._multiply(x, ids, weights, None if adapters is None else self._lora(ids, adapters))
+
+    def ranks_of(self, ids: Tensor) -> Tensor:
+        """Of each token's experts, where they are spread over ranks, the rank that computes it."""
+        assert self.places is not None, "all experts are here"
+        return self.places.ranks(ids)
+
+    def compute_some(self, x: Tensor, tokens: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
+        """The sum of those that are here, for some tokens: x [some, hidden], int64 `tokens` [some] of all that `ids`
+        and `weights` [tokens, top_k] are of."""
+        assert self.places is not None, "all experts are here"
+        return self._multiply(x, self.places(ids)[tokens], weights[tokens], None)
+
+    def _multiply(self, x: Tensor, ids: Tensor, weights: Tensor, lora: ExpertLora | None) -> Tensor:
         return experts_mlp(
             x,
             ids,

@@ -95,6 +95,15 @@ class Group:
         self._wait(self._backend._reduce_scatter_base(summed, x.contiguous(), self._sum_part))
         return summed[: counts[self.rank]]
 
+    def exchange_rows(self, x: Tensor, given: Sequence[int], taken: Sequence[int]) -> Tensor:
+        """[sum of taken, width]: the rows that all ranks have for this one, in order of ranks, as many of each as
+        `taken` says. x: the rows for each of them likewise, as many as `given` says.
+        """
+        received = x.new_empty((sum(taken), x.shape[1]))
+        splits = (list(taken), list(given))
+        self._wait(self._backend.alltoall_base(received, x.contiguous(), *splits, dist.AllToAllOptions()))
+        return received
+
     def _wait(self, work: Any) -> None:
         if self._on_gpu:
             work.wait()  # which the device does

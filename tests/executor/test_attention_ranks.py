@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from quire.kvcache.invariants import check
+from quire.parallel.token_exchange import TokenExchange
 from tests.executor.ranks import OtherRanks, RankRunner, running
 from tests.executor.test_process import COUNT, PROMPTS
 from tests.executor.test_rank_speculation import PROMPTS as REPEATING
@@ -61,6 +62,32 @@ def test_chunks_in_a_mixed_batch(tiny: Tiny, others: OtherRanks, expected: list[
         two.loop._most_in_flight = 2
         assert two.run(PROMPTS, COUNT) == expected
         check_books(two)
+
+
+@pytest.mark.parametrize(("name", "copies"), [("deepseek_v3", 0), ("qwen3_moe", 3)])
+def test_long_prompts_are_sent_to_the_ranks_of_their_experts(
+    name: str, copies: int, others: OtherRanks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of three ranks has a prompt of 240 tokens, the others none or a short one: a gather would bring 720."""
+    prompts = [prompt_of(length, seed=length) for length in (240, 5, 230)]
+    long = make_tiny(name, tmp_path)
+    settings: dict[str, Any] = {"max_model_len": 256, "max_num_batched_tokens": 256}
+    with running(long.path, **settings) as one:
+        expected = one.run(prompts, 8)
+    sent: list[int] = []
+    send = TokenExchange.send
+
+    def noting(exchange: TokenExchange, x: torch.Tensor, ranks: torch.Tensor) -> Any:
+        sent.append(len(ranks))
+        return send(exchange, x, ranks)
+
+    monkeypatch.setattr(TokenExchange, "send", noting)
+    with spread(long.path, others, 3, num_redundant_experts=copies, **settings) as three:
+        assert [three.run([prompt], 8) for prompt in prompts] == [[tokens] for tokens in expected]
+        assert three.run(prompts, 8) == expected
+        check_books(three)
+    assert sent, "nothing was"
+    assert min(sent) > 170, "decodes are gathered"
 
 
 def test_prefix_hits(tiny: Tiny, others: OtherRanks, expected: list[list[int]]) -> None:

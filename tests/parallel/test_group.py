@@ -67,3 +67,16 @@ def test_a_rank_that_does_not_come_is_not_waited_for_for_ever(tmp_path: Path) ->
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(one, range(2)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_rank_gets_the_rows_that_are_for_it(tmp_path: Path, dtype: torch.dtype) -> None:
+    flows = [[1, 0, 2], [0, 0, 3], [2, 1, 0]]  # by sender and receiver
+
+    def work(group: Group) -> torch.Tensor:
+        rows = [[10 * group.rank + to, at] for to, count in enumerate(flows[group.rank]) for at in range(count)]
+        x = torch.tensor(rows, dtype=dtype).reshape(-1, 2)
+        return group.exchange_rows(x, flows[group.rank], [flow[group.rank] for flow in flows])
+
+    for to, found in enumerate(on_ranks(3, tmp_path, work)):
+        assert found.tolist() == [[10 * rank + to, at] for rank in range(3) for at in range(flows[rank][to])]

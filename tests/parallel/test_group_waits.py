@@ -28,14 +28,21 @@ class _NeverDone:
 
 @pytest.mark.parametrize(
     "call",
-    [lambda group: group.all_reduce(torch.zeros(2)), lambda group: group.sum_rows(torch.zeros(3, 2), [2, 1])],
-    ids=["all_reduce", "sum_rows"],
+    [
+        lambda group: group.all_reduce(torch.zeros(2)),
+        lambda group: group.sum_rows(torch.zeros(3, 2), [2, 1]),
+        lambda group: group.exchange_rows(torch.zeros(3, 2), [2, 1], [2, 1]),
+    ],
+    ids=["all_reduce", "sum_rows", "exchange_rows"],
 )
 def test_a_rank_waits_until_it_hears_that_another_one_is_gone(call: Callable[[Group], object]) -> None:
     work = _NeverDone(lambda waits: group.abandon() if waits == 3 else None)
 
     class Backend:
         def allreduce(self, _tensors: list[torch.Tensor], _options: Any) -> _NeverDone:
+            return work
+
+        def alltoall_base(self, *_arguments: Any) -> _NeverDone:
             return work
 
     group: Group = Group(0, 2, Backend())

@@ -117,7 +117,7 @@ def multiply_bytes(  # noqa: PLR0915 (a kernel is one function)
                 low_words, upper_words = _fixed_point(some[half], steps, runs, run, pack)
                 low_bytes, upper_bytes = tl.split(low_words), tl.split(upper_words)
                 for number in tl.static_range(2):
-                    word = codes[half][number]
+                    word = codes[half][number]  # type: ignore[var-annotated]
                     low = _dot(word, low_bytes[number][None, :], low, signed, False, low_dot)
                     upper = _dot(word, upper_bytes[number][None, :], upper, signed, True, high_dot)
                     if needs_sum:
@@ -135,7 +135,7 @@ def multiply_bytes(  # noqa: PLR0915 (a kernel is one function)
                     upper = tl.zeros([block_out, runs], tl.int32)
                     x_low = tl.zeros([runs], tl.int32)
                     x_upper = tl.zeros([runs], tl.int32)
-            grown += (totals[row] + part * (largest * (1 / 32767.0))[None, :],)  # type: ignore[assignment, var-annotated]
+            grown += (totals[row] + part * (largest * (1 / 32767.0))[None, :],)  # type: ignore[assignment]
         totals = grown
 
     is_output = outputs < out_size
