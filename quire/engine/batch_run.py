@@ -153,8 +153,10 @@ class BatchRunner:
         else:
             template = self._template()
             render = partial(template.render, **body.rendering(template.accepts))
-            encode = partial(self._tokenizer.encode, add_special_tokens=body.add_special_tokens)
-            chat = render_chat(body.messages, render, encode, self._engine.media, self._fetcher)
+            special = body.add_special_tokens
+            chat = render_chat(
+                body.messages, render, self._tokenizer, self._engine.media, self._fetcher, add_special_tokens=special
+            )
             self._engine.check_tools(body.tools)
             reading, params = self._style().prepare(chat.text, params, body.tools, body.reasoning_options)
             prompts, files = [chat.tokens], chat.files

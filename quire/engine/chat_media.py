@@ -11,6 +11,7 @@ from quire.multimodal.offline import files_of
 from quire.multimodal.reader import MediaFile, PromptReader
 from quire.protocol.media_parts import MediaSource, is_media, media_part, read_part, split_media, with_marks
 from quire.protocol.openai.fields import Fields
+from quire.text.tokenizer import Tokenizer
 
 Messages = Sequence[Mapping[str, Any]]
 _PILLOW = "image_pil"
@@ -35,20 +36,35 @@ def with_sources(messages: Messages) -> list[dict[str, Any]]:
 def render_chat(
     messages: Messages,
     render: Callable[[Messages], str],
-    encode: Callable[[str], list[int]],
+    tokenizer: Tokenizer,
     media: Callable[[], PromptReader],
     fetcher: MediaFetcher,
+    *,
+    add_special_tokens: bool | None = None,
 ) -> RenderedChat:
-    """`messages` as `with_sources` gives them. Raises an InvalidRequest that names the part."""
+    """`messages` as `with_sources` gives them. Raises an InvalidRequest that names the part.
+
+    `add_special_tokens`, where it is not said: only before texts beside media, and of models that have it so.
+    """
     plain, sources = split_media(messages)
-    text = render(plain)
-    tokens = encode(text)
     if not sources:
-        return RenderedChat(text, tokens, [])
+        text = render(plain)
+        return RenderedChat(text, tokenizer.encode(text, add_special_tokens=bool(add_special_tokens)), [])
     reader = media()
     kinds = [source.kind for source in sources]
     reader.check_counts(kinds)
-    if reader.marked(tokens) != kinds:  # the template shows no media, or reads texts alone
+    special = reader.cuts_texts if add_special_tokens is None else add_special_tokens
+
+    def encode(text: str) -> list[int]:
+        return reader.joined(tokenizer.encode_batch(reader.texts(text), add_special_tokens=special))
+
+    try:
+        text = render(plain)
+        tokens = encode(text)
+        shows_media = reader.marked(tokens) == kinds
+    except InvalidRequest:  # of templates that put contents together as texts, which parts are not
+        shows_media = False
+    if not shows_media:  # or it reads texts alone
         text = render(with_marks(plain, reader.marks))
         tokens = encode(text)
     return RenderedChat(text, tokens, [_file(source, fetcher) for source in sources])

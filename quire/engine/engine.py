@@ -100,8 +100,7 @@ class Engine:
         text = prompt if isinstance(prompt, str) else None
         given = list(files)
         if given:
-            reader = self.media()
-            tokens, media = reader.read(self.encode(prompt if text is None else reader.with_own_marks(text)), given)
+            tokens, media = self.media().read(self._marked(prompt), given)
         else:
             tokens = self.encode(prompt)
         ref = None if adapter is None else self._adapter(adapter)
@@ -117,6 +116,13 @@ class Engine:
         if self._media is None:
             raise InvalidRequest(f"{self.model.name} reads texts alone; leave media out", field="multi_modal_data")
         return self._media
+
+    def _marked(self, prompt: str | list[int]) -> list[int]:
+        """Token ids of a prompt with media as its writer marked it."""
+        if not isinstance(prompt, str):
+            return list(prompt)
+        reader = self.media()
+        return reader.joined([self.encode(text) for text in reader.texts(reader.with_own_marks(prompt))])
 
     def check_tools(self, tools: Tools) -> None:
         """Raises an InvalidRequest for tools whose calls cannot be held to their schemas."""

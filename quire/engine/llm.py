@@ -158,10 +158,9 @@ class LLM:
             continue_final_message=continue_final_message,
             variables={**reasoning_options.variables(template.accepts), **(chat_template_kwargs or {})},
         )
-        # the template writes the special tokens itself
-        encode = partial(self.get_tokenizer().encode, add_special_tokens=False)
+        tokenizer = self.get_tokenizer()
         rendered = [
-            render_chat(with_sources(conversation), render, encode, self._engine.media, self._fetcher)
+            render_chat(with_sources(conversation), render, tokenizer, self._engine.media, self._fetcher)
             for conversation in conversations
         ]
         prepared = [

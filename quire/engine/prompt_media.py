@@ -1,6 +1,6 @@
 """PromptMedia: the media of prompts that Python programs hand in, for engines that live in other processes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from quire.config.facts import MediaFacts
@@ -27,9 +27,13 @@ class PromptMedia:
             raise InvalidRequest(f"{path} reads texts alone; leave multi_modal_data out", field="multi_modal_data")
         self._reader = reader
 
-    def with_own_marks(self, text: str) -> str:
-        """A prompt as its writer marked it, with marks that are tokens."""
-        return self._reader.with_own_marks(text)
+    def texts(self, prompt: str) -> list[str]:
+        """The texts that are tokenized one by one, of a prompt as its writer marked it."""
+        return self._reader.texts(self._reader.with_own_marks(prompt))
+
+    def joined(self, texts: Sequence[list[int]]) -> list[int]:
+        """What they become together, marks between them."""
+        return self._reader.joined(texts)
 
     def read(self, tokens: list[int], data: object) -> tuple[list[int], tuple[MediaItem, ...]]:
         """A prompt whose marks stand for what `multi_modal_data` holds: with placeholder tokens, and their media."""

@@ -85,11 +85,12 @@ VISION_ROWS = {
     "qwen3_vl_moe": "qwen3_vl:WITH_EXPERTS",
     "clip": "clip:CLIP",
     "siglip": "clip:SIGLIP",
+    "phi3_v": "phi3_vision:FAMILY",
     "qwen2_audio": "audio_towers:QWEN2_AUDIO",
     "ultravox": "audio_towers:ULTRAVOX",
 }
 """By `model_type` of the whole: where it is said how media join the language model, whose own type says the rest."""
-_PARTS = ("vision_config", "audio_config")
+_PARTS = ("vision_config", "audio_config", "img_processor")
 """Under which a config describes its tower."""
 
 FAMILIES: Registry[ModelSpec] = Registry(

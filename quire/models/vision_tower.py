@@ -15,6 +15,7 @@ from quire.layers.embedding import Embedding
 from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
+from quire.models.cropped_pictures import CroppedPictures
 from quire.models.layer import make_layer
 from quire.models.picture_grid import (
     PictureGrid,
@@ -37,6 +38,8 @@ class _Part:
     item: int
     pixels: Pixels
     is_video: bool
+    crops_of: tuple[int, int] | None = None
+    """Where it is the whole of an image that is made of its crops, the pixels: how these lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class VisionTower(nn.Module):
         self._layers = nn.ModuleList([make_layer(layer, index, policy) for index, layer in enumerate(spec.layers)])
         self._norm_after = _norm(spec.norm_after, policy)
         self._tiling = None if spec.tiling is None else TiledPictures(spec.tiling, policy)
+        self._crops = None if spec.crops is None else CroppedPictures(spec.crops, spec.projector.merge, policy)
         self._projectors = nn.ModuleList([Projector(projector, policy) for projector in spec.projectors])
 
     def forward(self, items: Sequence[MediaItem], at_once: int) -> list[Tensor]:
@@ -77,6 +81,8 @@ class VisionTower(nn.Module):
             ):
                 made[part.item].append(embeddings)
         whole = [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in made]
+        if self._crops is not None:
+            return [self._crops(item, each, self.project) for item, each in zip(items, whole, strict=True)]
         if self._tiling is None:
             return whole
         return [self._tiling(item, embeddings) for item, embeddings in zip(items, whole, strict=True)]
@@ -85,20 +91,27 @@ class VisionTower(nn.Module):
         portion: list[_Part] = []
         size = 0
         for index, item in enumerate(items):
-            assert item.pixels is not None, "an item of pictures"
-            is_video = item.kind == "video"
-            frames, height, width, _ = item.pixels.shape
-            each = (height // self.spec.side) * (width // self.spec.side)
-            step = max(1, at_once // each) * (self.spec.frames if is_video else 1)
-            for start in range(0, frames, step):
-                pixels = _between(item.pixels, start, min(start + step, frames))
-                count = pixels.shape[0] // (self.spec.frames if is_video else 1) * each
+            for part, count in self._parts(index, item, at_once):
                 if portion and size + count > at_once:
                     yield portion
                     portion, size = [], 0
-                portion.append(_Part(index, pixels, is_video))
+                portion.append(part)
                 size += count
         yield portion
+
+    def _parts(self, index: int, item: MediaItem, at_once: int) -> Iterator[tuple[_Part, int]]:
+        """Of one item, and how many embeddings each comes to."""
+        assert item.pixels is not None, "an item of pictures"
+        is_video = item.kind == "video"
+        frames, height, width, _ = item.pixels.shape
+        each = (height // self.spec.side) * (width // self.spec.side)
+        if self._crops is not None:
+            yield _Part(index, item.pixels, False, item.tiles), each
+        moment = self.spec.frames if is_video else 1
+        step = max(1, at_once // each) * moment
+        for start in range(0, frames, step):
+            pixels = _between(item.pixels, start, min(start + step, frames))
+            yield _Part(index, pixels, is_video), pixels.shape[0] // moment * each
 
     def _encoded(self, pictures: Sequence[_Pictures]) -> list[Tensor]:
         read = zip(self._projectors, self._tower(pictures), strict=True)
@@ -155,6 +168,9 @@ class VisionTower(nn.Module):
         """Pixels as patches in the tower's order."""
         spec = self.spec
         frames = scaled(part.pixels, self.device)
+        if part.crops_of is not None:
+            assert self._crops is not None, "only these are whole images of crops"
+            frames = self._crops.whole(frames, part.crops_of)
         if not part.is_video:
             frames = frames.repeat_interleave(spec.frames, 0)
         count, size = len(frames) // spec.frames, spec.patch_size

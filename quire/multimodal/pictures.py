@@ -13,6 +13,7 @@ from quire.multimodal.recipes import (
     Anyres,
     Bounded,
     Cooked,
+    Crops,
     Fixed,
     Job,
     Limits,
@@ -23,6 +24,7 @@ from quire.multimodal.recipes import (
     Tiles,
     Whole,
 )
+from quire.multimodal.settings import BILINEAR
 from quire.multimodal.sheets import best_sheet, size_on_sheet
 from quire.multimodal.torch_resize import resized_as_torch
 
@@ -170,6 +172,32 @@ def _sheet(image: Image.Image, recipe: Sheet) -> tuple[Pictures, tuple[int, int]
     return np.stack(tiles), (rows, columns)
 
 
+def _crops(image: Image.Image, recipe: Crops) -> tuple[Pictures, tuple[int, int]]:
+    """What stands is laid down meanwhile: Pillow rounds between columns and rows, so which come first matters."""
+    stands = image.width < image.height
+    laid = image.transpose(Image.Transpose.TRANSPOSE) if stands else image
+    shape = laid.width / laid.height
+    width = recipe.side * _crops_across(shape, recipe.most)
+    height = int(width / shape)
+    if height < 1:
+        raise BadMedia(f"it is {image.width:,} × {image.height:,} pixels, of which nothing would be left when shrunk")
+    full = math.ceil(height / recipe.side) * recipe.side
+    whole = Image.new("RGB", (width, full), "white")
+    whole.paste(resized(laid, (height, width), BILINEAR), (0, (full - height) // 2))
+    if stands:
+        whole = whole.transpose(Image.Transpose.TRANSPOSE)
+    rows, columns = whole.height // recipe.side, whole.width // recipe.side
+    return np.stack(_cut(as_array(whole), rows, columns)), (rows, columns)
+
+
+def _crops_across(shape: float, most: int) -> int:
+    """The most along the width of a picture whose width is `shape` times its height."""
+    count = 1
+    while (count + 1) * math.ceil((count + 1) / shape) <= most:
+        count += 1
+    return count
+
+
 def _square(image: Image.Image, recipe: Square) -> tuple[Pictures, tuple[int, int]]:
     side = max(image.size)
     whole = Image.new("RGB", (side, side), recipe.color)
@@ -259,5 +287,6 @@ _COOKS: dict[type, Callable[..., tuple[Pictures, tuple[int, int]]]] = {
     Split: _split,
     Anyres: _anyres,
     Sheet: _sheet,
+    Crops: _crops,
     Square: _square,
 }

@@ -1,5 +1,6 @@
 """MediaProcessor: what becomes of a piece of media on its way into a prompt, by the checkpoint's files."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,10 @@ class MediaProcessor:
     """Whether numbers are scaled in bfloat16."""
     written: str | None = None
     """What prompts of the model's own say instead of `text`, where the vocabulary has no token for that."""
+    numbered: re.Pattern[str] | None = None
+    """What they say where every mark has a number, which is the group; `written` is the first of them."""
+    cuts_texts: bool = False
+    """Whether the texts around it are tokenized one by one, each with what the tokenizer puts before a text."""
 
     @property
     def place(self) -> str:
@@ -76,7 +81,8 @@ class ProcessorFiles:
 
     @property
     def tower(self) -> Settings:
-        return Settings(self.config["vision_config"], "the config of the vision tower")
+        given = self.config.get("vision_config")
+        return Settings(given if isinstance(given, dict) else {}, "the config of the vision tower")
 
     def token(self, *names: str) -> int:
         """The first of the config's fields that gives a token."""

@@ -11,6 +11,7 @@ from quire.multimodal.families.internvl import internvl
 from quire.multimodal.families.llama4 import llama4
 from quire.multimodal.families.llava import llava
 from quire.multimodal.families.llava_next import llava_next, llava_onevision
+from quire.multimodal.families.phi3_vision import phi3_vision
 from quire.multimodal.families.qwen_vl import qwen2_vl, qwen3_vl
 from quire.multimodal.processor import ProcessorFiles, Processors
 from quire.multimodal.settings import read_json
@@ -26,11 +27,14 @@ _FAMILIES: dict[str, Callable[[ProcessorFiles], Processors]] = {
     "internvl": internvl,
     "idefics3": idefics3,
     "smolvlm": idefics3,
+    "phi3_v": phi3_vision,
     "qwen2_vl": qwen2_vl,
     "qwen2_5_vl": qwen2_vl,
     "qwen3_vl": qwen3_vl,
     "qwen3_vl_moe": qwen3_vl,
 }
+_PARTS = ("vision_config", "img_processor")
+"""Under which a config describes its tower."""
 
 
 def read_processors(path: Path, told: MediaFacts | None = None) -> Processors:
@@ -38,6 +42,6 @@ def read_processors(path: Path, told: MediaFacts | None = None) -> Processors:
     of it."""
     config = told.config if told is not None else read_json(path / "config.json") if path.is_dir() else {}
     make = _FAMILIES.get(str(config.get("model_type", "")))
-    if make is None or not isinstance(config.get("vision_config"), dict):
+    if make is None or not any(isinstance(config.get(part), dict) for part in _PARTS):
         return {}
     return make(ProcessorFiles(config, path, told))

@@ -51,11 +51,34 @@ class MediaReader:
         return [self._by_marker[token] for token in tokens if token in self._by_marker]
 
     def with_own_marks(self, text: str) -> str:
-        """A prompt as its writer marked it, with marks that are tokens."""
+        """A prompt as its writer marked it, with marks that are tokens. Raises InvalidRequest where marks have numbers
+        and these are not in order."""
         for processor in self._processors.values():
-            if processor.written is not None:
+            if processor.numbered is not None:
+                _check_order(processor.numbered.findall(text), processor)
+                text = processor.numbered.sub(processor.text.strip(), text)
+            elif processor.written is not None:
                 text = text.replace(processor.written, processor.text.strip())
         return text
+
+    @property
+    def cuts_texts(self) -> bool:
+        """Whether the texts between media are tokenized one by one, each with what the tokenizer puts before a text,
+        also in conversations."""
+        return self._cutting() is not None
+
+    def texts(self, prompt: str) -> list[str]:
+        """The texts of a prompt with media that are tokenized one by one."""
+        cutting = self._cutting()
+        return [prompt] if cutting is None else prompt.split(cutting.text.strip())
+
+    def joined(self, texts: Sequence[list[int]]) -> list[int]:
+        """What they become together, marks between them."""
+        cutting = self._cutting()
+        if cutting is None:
+            return texts[0]
+        first, *others = texts
+        return [*first, *(token for text in others for token in (cutting.marker, *text))]
 
     def read(self, tokens: Sequence[int], files: Sequence[MediaFile]) -> tuple[list[int], tuple[MediaItem, ...]]:
         """A prompt whose markers stand for the files, each kind in order: its tokens with placeholders, and the
@@ -81,10 +104,14 @@ class MediaReader:
             others = processor.among_others if kinds.count(kind) > 1 else None
             recipe = processor.recipe if others is None else others
             cooked[kind].append(self._cooked(recipe, data, field))
-        return self._joined(tokens, {kind: iter(each) for kind, each in cooked.items()})
+        return self._with_media(tokens, {kind: iter(each) for kind, each in cooked.items()})
 
     def close(self) -> None:
         self._pool.close()
+
+    def _cutting(self) -> MediaProcessor | None:
+        """That of a model that reads one kind of media."""
+        return next((processor for processor in self._processors.values() if processor.cuts_texts), None)
 
     def _cooked(self, recipe: Recipe, data: bytes, field: str) -> Cooked:
         config = self._config
@@ -99,7 +126,7 @@ class MediaReader:
         except MediaFailed as error:
             raise InvalidRequest(f"{field} cannot be used: {error}", field=field) from None
 
-    def _joined(
+    def _with_media(
         self, tokens: Sequence[int], coming: Mapping[MediaKind, Iterator[Cooked]]
     ) -> tuple[list[int], tuple[MediaItem, ...]]:
         found: list[int] = []
@@ -137,6 +164,16 @@ class MediaReader:
                 tokens[-1:] = joined
                 more = more[1:]
         tokens.extend(more)
+
+
+def _check_order(numbers: Sequence[str], processor: MediaProcessor) -> None:
+    if list(numbers) != [str(number) for number in range(1, len(numbers) + 1)]:
+        given = ", ".join(number[:8] for number in numbers[:8])
+        raise InvalidRequest(
+            f"the prompt marks its places for media with the numbers {given}; count them from 1 in the order in which "
+            f"they stand, the first as {processor.place!r}, and give what they stand for in that order",
+            field="prompt",
+        )
 
 
 def _item(kind: MediaKind, cooked: Cooked, runs: tuple[tuple[int, int], ...], processor: MediaProcessor) -> MediaItem:

@@ -80,6 +80,14 @@ class Sheet(_Recipe, frozen=True):
     """Onto the sheet that it grows most on; otherwise nothing grows beyond one tile."""
 
 
+class Crops(_Recipe, frozen=True):
+    """Enlarged or shrunk to as many squares of `side` along its longer side as `most` allow, white before and behind
+    its shorter one: Phi-3.5-vision's. The filter is bilinear."""
+
+    side: int
+    most: int
+
+
 class Square(_Recipe, frozen=True):
     """Filled up to a square with one color, and resized: what LLaVA-OneVision does with several images."""
 
@@ -117,7 +125,7 @@ class Frames(_Recipe, frozen=True):
     """Pixels of each frame where the bounds are those of all."""
 
 
-Recipe = Fixed | Whole | Bounded | Tiles | Split | Anyres | Sheet | Square | Frames
+Recipe = Fixed | Whole | Bounded | Tiles | Split | Anyres | Sheet | Crops | Square | Frames
 
 
 class Limits(msgspec.Struct, frozen=True):

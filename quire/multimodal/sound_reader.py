@@ -40,6 +40,17 @@ class SoundReader:
         written = self._processor.written
         return text if written is None else text.replace(written, self._mark)
 
+    @property
+    def cuts_texts(self) -> bool:
+        return False
+
+    def texts(self, prompt: str) -> list[str]:
+        """A prompt with sound is tokenized as one text."""
+        return [prompt]
+
+    def joined(self, texts: Sequence[list[int]]) -> list[int]:
+        return texts[0]
+
     def read(
         self, tokens: Sequence[int], files: Sequence[tuple[MediaKind, bytes, str]]
     ) -> tuple[list[int], tuple[MediaItem, ...]]:

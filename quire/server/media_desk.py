@@ -42,6 +42,19 @@ class MediaDesk:
         """Before anything is rendered: how many there may be."""
         self._reader.check_counts([source.kind for source in sources])
 
+    @property
+    def cuts_texts(self) -> bool:
+        """Whether the texts between media are tokenized one by one, each with what the tokenizer puts before a text."""
+        return self._reader.cuts_texts
+
+    def texts(self, prompt: str) -> list[str]:
+        """The texts of a prompt that are tokenized one by one."""
+        return self._reader.texts(prompt)
+
+    def joined(self, texts: Sequence[list[int]]) -> list[int]:
+        """What they become together, marks between them."""
+        return self._reader.joined(texts)
+
     def knows(self, tokens: Sequence[int], sources: Sequence[MediaSource]) -> bool:
         """Whether a prompt marks a place for each of them."""
         return self._reader.marked(tokens) == [source.kind for source in sources]

@@ -235,20 +235,33 @@ class Serving:
         return [next(encoded) if isinstance(prompt, str) else prompt for prompt in prompts]
 
     async def encode_messages(
-        self, messages: Sequence[Mapping[str, Any]], tenant: str, *, add_special_tokens: bool = False, **options: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tenant: str,
+        *,
+        add_special_tokens: bool | None = None,
+        **options: Any,
     ) -> EncodedPrompt:
-        """A conversation as the model reads it: text, tokens and media; options as `render` takes them."""
+        """A conversation as the model reads it: text, tokens and media; options as `render` takes them.
+
+        `add_special_tokens`, where it is not said: only before texts beside media, and of models that have it so.
+        """
         plain, sources = split_media(messages)
         if not sources:
             text = await self.render(messages, **options)
-            return EncodedPrompt(text, await self.encode(text, add_special_tokens=add_special_tokens))
+            return EncodedPrompt(text, await self.encode(text, add_special_tokens=bool(add_special_tokens)))
         desk = self._desk(sources[0])
         desk.check(sources)
-        text = await self.render(plain, **options)
-        tokens = await self.encode(text, add_special_tokens=add_special_tokens)
-        if not desk.knows(tokens, sources):  # the template shows no images, or reads texts alone
+        special = desk.cuts_texts if add_special_tokens is None else add_special_tokens
+        try:
+            text = await self.render(plain, **options)
+            tokens = desk.joined(await self.encode_all(desk.texts(text), special))
+            shows_media = desk.knows(tokens, sources)
+        except InvalidRequest:  # of templates that put contents together as texts, which parts are not
+            shows_media = False
+        if not shows_media:  # or it reads texts alone
             text = await self.render(desk.marked(plain), **options)
-            tokens = await self.encode(text, add_special_tokens=add_special_tokens)
+            tokens = desk.joined(await self.encode_all(desk.texts(text), special))
         tokens, media = await desk.read(tokens, sources, tenant)
         return EncodedPrompt(text, tokens, media)
 

@@ -204,8 +204,12 @@ class AsyncLLM:
             given = prompt.get("prompt", "") if tokenized is None else tokenized
         text = given if isinstance(given, str) else None
         reader = self._prompt_media() if data else None
-        marked = text if text is None or reader is None else reader.with_own_marks(text)
-        tokens: list[int] = list(given) if marked is None else await self.texts.encode(marked)  # type: ignore[arg-type]
+        if text is None:
+            tokens: list[int] = list(given)  # type: ignore[arg-type]
+        elif reader is None:
+            tokens = await self.texts.encode(text)
+        else:
+            tokens = reader.joined(await self.texts.encode_batch(reader.texts(text)))
         if reader is None:
             return tokens, text, ()
         tokens, media = await asyncio.to_thread(reader.read, tokens, data)

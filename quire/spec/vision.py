@@ -73,6 +73,17 @@ class TilingSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CropsSpec:
+    """Crops whose embeddings are laid together as one picture, with a vector behind each row, and behind them those of
+    the whole, which is made of the crops. The vectors go through the projector as patches that are joined do."""
+
+    row_end: MatrixSpec
+    """One row."""
+    crops_end: MatrixSpec
+    """One row: what stands between the crops and the whole."""
+
+
+@dataclass(frozen=True, slots=True)
 class VisionSpec:
     """Patches in, embeddings out."""
 
@@ -104,7 +115,9 @@ class VisionSpec:
     """Where tokens of an image see all of it, also what is behind them: how many an image has. One step computes the
     rest of an image or nothing of it. 0: they see what is before them, as text does."""
     tiling: TilingSpec | None = None
-    """None: embeddings stand as pictures do."""
+    """None: embeddings stand as pictures do …"""
+    crops: CropsSpec | None = None
+    """… unless it is this that lays them."""
 
     @property
     def side(self) -> int:
@@ -118,6 +131,8 @@ class VisionSpec:
 
     def matrices(self) -> Iterator[MatrixSpec]:
         given = [self.patches, self.class_token, self.positions, None if self.tiling is None else self.tiling.newline]
+        if self.crops is not None:
+            given += (self.crops.row_end, self.crops.crops_end)
         for projector in self.projectors:
             given += (projector.up, projector.down, projector.last)
         yield from (matrix for matrix in given if matrix is not None)

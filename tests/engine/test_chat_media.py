@@ -57,10 +57,14 @@ def test_chat_takes_images(llm: LLM, wanted: list[int]) -> None:
     assert plain.outputs[0].token_ids != wanted
 
 
-def test_a_template_of_texts_alone_gets_marks(tiny: TinyVision, wanted: list[int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["{{ m.content }}", "{{ '' + m.content }}"], ids=["shows", "joins"])
+def test_a_template_of_texts_alone_gets_marks(
+    tiny: TinyVision, wanted: list[int], tmp_path: Path, content: str
+) -> None:
+    """It shows contents in parts as they are, or fails at them."""
     plain = tmp_path / "plain.jinja"
     plain.write_text(
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n" + content + "<|im_end|>\n{% endfor %}"
         "<|im_start|>assistant\n"
     )
     llm = LLM(str(tiny.folder), chat_template=str(plain), **SETTINGS)

@@ -15,6 +15,7 @@ from PIL import Image
 from tokenizers import AddedToken
 
 from tests.multimodal.llama4_pictures import Llama4Pictures
+from tests.multimodal.phi3_vision import Phi3Pictures, Phi3Vision
 from tests.text import vocabularies
 
 MARKS = (
@@ -339,6 +340,26 @@ def _qwen3_processor() -> tuple[Any, str]:
     return processor, "<|vision_start|><|image_pad|><|vision_end|>"
 
 
+def _phi3_v(ids: dict[str, int], size: int) -> tuple[Any, Any, str]:
+    """Prompts with images are beyond the length at which its angles change, those without are not."""
+    tower = transformers.CLIPVisionConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=2, image_size=28, patch_size=7
+    )
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0, 1.1, 1.2, 1.5],
+        "long_factor": [1.5, 2.0, 4.0, 8.0],
+    }
+    text = transformers.Phi3Config(
+        **_text(size, num_key_value_heads=4, sliding_window=None, pad_token_id=0),
+        rope_parameters=rope,
+        original_max_position_embeddings=48,
+    )
+    model = Phi3Vision(tower, text, ids["<|image|>"])
+    return model, Phi3Pictures(28, 5, 2), "<|image|>"
+
+
 _MAKERS: dict[str, Callable[[dict[str, int], int], tuple[Any, Any, str]]] = {
     "llava": _llava,
     "llava_next": _llava_next,
@@ -348,6 +369,7 @@ _MAKERS: dict[str, Callable[[dict[str, int], int], tuple[Any, Any, str]]] = {
     "pixtral": _pixtral,
     "internvl": _internvl,
     "idefics3": _idefics3,
+    "phi3_v": _phi3_v,
     "qwen2_vl": _qwen2_vl,
     "qwen2_5_vl": _qwen2_5_vl,
     "qwen3_vl": _qwen3_vl,
@@ -433,6 +455,9 @@ _WRITTEN: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "pixtral": _rows,
     "internvl": lambda given: [f"<img>{'<IMG_CONTEXT>' * 4 * int(count)}</img>" for count in given["num_patches"]],
     "idefics3": _places,
+    "phi3_v": lambda given: [
+        "<|image|>" * ((rows * columns + 1) * 4 + 1 + (rows + 1) * 2) for rows, columns in given["tiles"]
+    ],
     "qwen2_vl": _squares,
     "qwen2_5_vl": _squares,
     "qwen3_vl": _squares,

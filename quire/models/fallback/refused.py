@@ -10,8 +10,8 @@ _WHAT_RUNS = (
 _TYPES = {
     "llama4": "its layers scale attention by the length of transformers' own cache",
     "llama4_text": "its layers scale attention by the length of transformers' own cache",
-    "phi3_v": "its code lies in the checkpoint, which quire never runs, and not in transformers; docs/multimodal.md "
-    "lists the vision models that quire reads",
+    "phi3_v": "its code lies in the checkpoint, which quire never runs, and not in transformers; quire's own family "
+    "runs it, without --model-impl transformers",
 }
 _ANGLES = ("dynamic", "longrope", "su")
 

@@ -77,16 +77,21 @@ class FileNames:
 
 
 def safetensors_names(spec: ModelSpec, names: Iterable[str], schemes: Schemes | None = None) -> FileNames:
-    """Hugging Face's; checkpoints saved without a head leave the prefix out, old ones have other endings."""
+    """Hugging Face's; checkpoints saved without a head leave the prefix out, old ones have other endings. A name that
+    the spec calls unused is another for a tensor only where that is not there under its own."""
     tensors = {tensor.name: tensor for tensor in stored_tensors(spec, schemes or {})}
-    spelled: dict[str, TensorSpec] = {}
-    for name in names:
-        found = tensors.get(current_name(spec, name, tensors))
-        if found is not None:
-            spelled[name] = found
     patterns = [*spec.unused, *(pattern for pattern, _ in spec.left_out), *unused_patterns(schemes or {})]
-    unused = "|".join((*patterns, *(pattern.removeprefix(re.escape(spec.prefix)) for pattern in patterns)))
-    return FileNames(spelled, tuple(tensors.values()), lambda tensor: tensor.layout, re.compile(unused or r"(?!)"))
+    unused = re.compile(
+        "|".join((*patterns, *(pattern.removeprefix(re.escape(spec.prefix)) for pattern in patterns))) or r"(?!)"
+    )
+    given = dict.fromkeys(names)
+    spelled: dict[str, TensorSpec] = {}
+    for name in given:
+        found = tensors.get(current_name(spec, name, tensors))
+        is_another = found is not None and found.name != name and found.name in given
+        if found is not None and not (is_another and unused.fullmatch(name)):
+            spelled[name] = found
+    return FileNames(spelled, tuple(tensors.values()), lambda tensor: tensor.layout, unused)
 
 
 def current_name(spec: ModelSpec, name: str, known: Container[str]) -> str:

@@ -120,8 +120,8 @@ class ChatBody:
     stream: bool = False
     add_generation_prompt: bool = True
     continue_final_message: bool = False
-    add_special_tokens: bool = False
-    """The template writes them itself."""
+    add_special_tokens: bool | None = None
+    """None: the template writes them itself, unless the model's processor of media puts them before texts."""
     documents: list[dict[str, Any]] | None = None
     tokens: list[int] | None = None
     """What another server made of the messages, to be read in their place."""
@@ -193,7 +193,7 @@ def read_chat_body(values: object, ignored: Ignored | None = None) -> ChatBody:
         # going on with the last message is the opposite of beginning a new one, so it is off by itself
         add_generation_prompt=body.flag("add_generation_prompt", not body.flag("continue_final_message")),
         continue_final_message=body.flag("continue_final_message"),
-        add_special_tokens=body.flag("add_special_tokens"),
+        add_special_tokens=None if body.get("add_special_tokens") is None else body.flag("add_special_tokens"),
         documents=_documents(body),
         tokens=read_rendered_tokens(body),
         truncate_prompt_tokens=read_truncation(body),

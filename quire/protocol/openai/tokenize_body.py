@@ -78,7 +78,7 @@ def read_tokenize_body(values: object, ignored: Ignored | None = None) -> Tokeni
         raise InvalidRequest("prompt and messages are both given; leave one out", field="prompt")
     spelled = Fields(given, known=(*TOKENIZE_CHAT_FIELDS, "prompt"), ignored=ignored).flag("return_token_strs")
     chat = read_chat_body({name: value for name, value in given.items() if name in _OF_CHATS}, ignored)
-    return TokenizeBody(chat.model, chat, chat.add_special_tokens, spelled)
+    return TokenizeBody(chat.model, chat, bool(chat.add_special_tokens), spelled)
 
 
 def _read_content(given: dict[str, object], ignored: Ignored) -> ContentBody:
