@@ -13,15 +13,18 @@ class Inputs:
     def __init__(self, columns: int, device: torch.device) -> None:
         self.gram = torch.zeros(columns, columns, device=device)
         """xᵀx."""
+        self.drift = torch.zeros(columns, columns, device=device)
+        """(w - x)ᵀx, where w are the inputs that the matrix would see had nothing before it been quantized."""
         self.largest = torch.zeros(columns, device=device)
         self._magnitudes = torch.zeros(columns, device=device)
         self._sample: list[Tensor] = []
         self._count = 0
 
-    def add(self, x: Tensor) -> None:
-        """x: [tokens, columns]."""
+    def add(self, x: Tensor, unquantized: Tensor) -> None:
+        """x: [tokens, columns], and what it would be had nothing been quantized."""
         values = x.detach().float()
         self.gram.addmm_(values.t(), values)
+        self.drift.addmm_((unquantized.detach().float() - values).t(), values)
         self._magnitudes += values.abs().sum(0)
         self.largest = torch.maximum(self.largest, values.abs().amax(0))
         self._sample.append(values[_SAMPLED // 2 :: _SAMPLED].clone())
@@ -36,7 +39,9 @@ class Inputs:
 
     def divide(self, factors: Tensor) -> None:
         """As if every input had been divided by these factors [columns]."""
-        self.gram /= torch.outer(factors, factors)
+        of_pairs = torch.outer(factors, factors)
+        self.gram /= of_pairs
+        self.drift /= of_pairs
         self._magnitudes /= factors
         self.largest /= factors
         self._sample = [values / factors for values in self._sample]
