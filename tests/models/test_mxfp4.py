@@ -24,11 +24,13 @@ from quire.models.load import load_weights
 from quire.models.loading.checkpoint import open_checkpoint
 from quire.models.loading.header import read_model_facts
 from quire.ops.code_tables import TABLES
+from quire.ops.cpu.layouts import MXFP4
 from quire.ops.cpu.packed_linear import PackedLinear
 from quire.ops.cpu.packing import Packing
 from quire.ops.reference.expand_matrix import expand_matrix
 from quire.ops.round_to_nearest import round_to_nearest
 from quire.worker.device import device_facts
+from tests.models.loading.converted import tiny_model, write_gguf
 from tests.models.running import logits_of
 from tests.ops.cpu.machines import VARIANTS, machine, needs_core
 from tests.parity.runner import Runner
@@ -133,6 +135,21 @@ def test_experts_stay_packed_and_are_planned_as_they_are_held(tiny: Tiny) -> Non
         planned = weights_on_device(facts, holding, ParallelConfig())
         assert planned == held
     assert logits_of(model, [5, 17, 3]).isfinite().all()
+
+
+@needs_core
+def test_the_core_multiplies_experts_of_a_gguf_file(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "model.gguf", "gpt-oss", tiny_model("gpt-oss"), "MXFP4")
+    prompt = [place * 7 % 48 for place in range(23)]
+    fast = Runner(path, cpu_compute="fast")
+    [(_, found)], [(_, exact)] = (each.run([prompt], 1) for each in (fast, Runner(path, cpu_compute="exact")))
+    assert (found - exact).norm() < 0.05 * exact.norm()
+    layers = [part for part in fast.worker._model.modules() if isinstance(part, Experts)]
+    assert len(layers) == 2
+    for experts in layers:
+        for stack in (experts._up.stack(), experts._down.stack()):
+            assert isinstance(stack, PackedLinear)
+            assert stack.only.layout == MXFP4
 
 
 def test_blocks_of_another_shape_are_refused(tiny: Tiny, tmp_path: Path) -> None:
