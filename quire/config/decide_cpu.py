@@ -11,7 +11,7 @@ from quire.spec.lora import EXPERTS
 from quire.spec.mlp import MlpSpec
 from quire.spec.model import ModelSpec
 
-CORE_ACTIVATIONS = frozenset({"silu", "gelu", "gelu_tanh", "relu"})
+CORE_ACTIVATIONS = frozenset({"silu", "gelu", "gelu_tanh", "relu", "clamped_swiglu"})
 CORE_SCORES = frozenset({"softmax", "sigmoid", "sparsemixer"})
 CORE_PANEL = 16
 """Those of `ops/cpu/record.py`, which this room cannot see; a test compares them."""
@@ -75,15 +75,8 @@ def _lacking_for(layer: LayerSpec) -> str | None:
     """Whatever is not known here is lacking, so that a new kind of layer is not taken for one that can be recorded."""
     if not isinstance(layer.attention.cache, KeyValueCache):
         return "attention to both sides" if layer.attention.cache is None else f"attention over {layer.attention.cache}"
-    unusual = {
-        "cross-attention": layer.cross is not None,
-        "attention sinks": layer.attention.sinks is not None,
-        "attention in chunks": layer.attention.chunk is not None,
-        "temperature of attention": layer.attention.has_temperature,
-    }
-    lacking = next((name for name, is_there in unusual.items() if is_there), None)
-    if lacking is not None:
-        return lacking
+    if layer.cross is not None:
+        return "cross-attention"
     if type(layer.mlp) not in (MlpSpec, ExpertsSpec):
         return f"layers of the kind {type(layer.mlp).__name__}"
     if layer.mlp.activation not in CORE_ACTIVATIONS:
@@ -94,10 +87,6 @@ def _lacking_for(layer: LayerSpec) -> str | None:
 def _lacking_for_experts(experts: ExpertsSpec) -> str | None:
     if experts.routing.scores not in CORE_SCORES:
         return f"routing by {experts.routing.scores}"
-    if experts.up.bias or experts.down.bias:
-        return "experts with biases"
-    if experts.weighs_input:
-        return "experts whose inputs are weighted"
     hidden = experts.up.columns
     if experts.size % CORE_PANEL or hidden % CORE_PANEL:
         return f"experts of {experts.size} × {hidden}, which are not multiples of {CORE_PANEL}"

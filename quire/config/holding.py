@@ -14,13 +14,14 @@ from quire.spec.quantization import WeightScheme
 _PANEL, _GROUP = 16, 32
 """Rows and columns that the native core of CPUs pads to."""
 _IN_4_BITS, _IN_8_BITS, _CONVERTED = "4 bits", "8 bits", "8 bits, converted"
-_EXACT = {"Q4_0": _IN_4_BITS, "Q4_1": _IN_4_BITS, "Q4_K": _IN_4_BITS, "Q8_0": _IN_8_BITS}
+_MXFP4 = "MXFP4"
+_EXACT = {"Q4_0": _IN_4_BITS, "Q4_1": _IN_4_BITS, "Q4_K": _IN_4_BITS, "Q8_0": _IN_8_BITS, _MXFP4: _MXFP4}
 """Packed types that a layout of the core holds as they are; all others are converted to 8 bits."""
-_GROUP_BYTES = {_IN_4_BITS: 20, _IN_8_BITS: 34, _CONVERTED: 34}
+_GROUP_BYTES = {_IN_4_BITS: 20, _IN_8_BITS: 34, _CONVERTED: 34, _MXFP4: 17}
 """Bytes of 32 weights with their scale, and in 4 bits a minimum."""
 
-_MXFP4, _MXFP4_BYTES = "MXFP4", 18
-"""Bytes of 32 weights, whose scale becomes a bfloat16."""
+_MXFP4_IN_PLANES = 18
+"""The same where the core does not compute, and the scale becomes a bfloat16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Holding:
         if self.keep_packed and scheme is not None:
             return scheme.held_bytes(part.rows, matrix.columns)
         if self.keep_packed and kind == _MXFP4:
-            return num_elements // _GROUP * _MXFP4_BYTES
+            return num_elements // _GROUP * _MXFP4_IN_PLANES
         if self.keep_packed and kind in PACKED:
             return PACKED[kind].bytes_of(num_elements)
         return num_elements * dtype_bytes(self.dtype)
@@ -84,8 +85,10 @@ def _multiplies_experts(kind: str, scheme: WeightScheme | None, matrix: MatrixSp
 
 
 def _quantized_layout(scheme: WeightScheme, columns: int) -> str:
-    """As `ops/cpu/quantized_rows.py` chooses: all but whole numbers in groups of 32 columns go through floats."""
+    """As `ops/cpu/quantized_rows.py` chooses: all but MXFP4 and whole numbers in groups of 32 go through floats."""
     in_groups = columns % _GROUP == 0 and (scheme.group or columns) % _GROUP == 0 and not scheme.act_order
+    if scheme.method == "mxfp4" and in_groups:
+        return _MXFP4
     return _IN_4_BITS if scheme.codes == "int4" and in_groups else _CONVERTED
 
 

@@ -47,7 +47,7 @@ class PagedAttention(nn.Module):
         query = prepare_heads(heads, self._num_kv_heads, norms, angles, cache.keys, cache.values, slots, cache.scales)
         if self._has_temperature:
             assert batch.temperatures is not None, "the model gives them to its batches"
-            query = (query * batch.temperatures[:, None, None]).to(query.dtype)
+            query = (query * batch.temperatures.view(-1, 1, 1)).to(query.dtype)
         return batch.attend(
             query,
             cache.keys,

@@ -62,7 +62,9 @@ class LanguageModel(nn.Module):
 
     def forward_from(self, x: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """The same of what enters the first layer; `x` may be overwritten."""
-        batch = self._with_temperatures(self.with_score_bias(batch), positions)
+        batch, temperatures = self.with_score_bias(batch), self.temperatures(positions)
+        if temperatures is not None:
+            batch = replace(batch, temperatures=temperatures)
         return self.body(x, self.angles(positions, batch.lengths_for_angles), batch)
 
     def encode(self, spectrograms: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -87,13 +89,13 @@ class LanguageModel(nn.Module):
             return batch
         return replace(batch, score_bias=self._relative_bias(batch.lengths))
 
-    def _with_temperatures(self, batch: Batch, positions: Tensor) -> Batch:
-        """The batch with what Llama 4 multiplies the queries of some layers by."""
+    def temperatures(self, positions: Tensor) -> Tensor | None:
+        """What Llama 4 multiplies the queries of some layers by, float32 [tokens]; None: other models do not."""
         spec = self.spec.temperature
         if spec is None:
-            return batch
+            return None
         stretches = ((positions + 1) // spec.stretch).float()
-        return replace(batch, temperatures=torch.log1p(stretches) * spec.scale + 1.0)
+        return torch.log1p(stretches) * spec.scale + 1.0
 
     @property
     def words(self) -> Embedding:

@@ -78,6 +78,9 @@ class RecordedModel:
             "num_sequences": self._num_sequences,
             "adapters": self._slots(batch.adapters, x.shape[0]),
         }
+        temperatures = self._temperatures(positions)
+        if temperatures is not None:
+            given["temperatures"] = temperatures
         for number, (cos, sin) in enumerate(self._model.angles(positions, batch.lengths_for_angles)):
             given[f"cos {number}"], given[f"sin {number}"] = cos, sin
         for number, (table, slots) in enumerate(zip(batch.tables, batch.slots, strict=True)):
@@ -92,6 +95,10 @@ class RecordedModel:
     def expert_load(self) -> ExpertLoad | None:
         """Since the start; None: it has no experts, or has not run."""
         return None if self._program is None else self._program.linked.expert_load()
+
+    def _temperatures(self, positions: Tensor) -> Tensor | None:
+        """What the program multiplies queries by; None: nothing."""
+        return self._model.temperatures(positions) if isinstance(self._model, LanguageModel) else None
 
     def _slots(self, adapters: AdapterRows | None, count: int) -> Tensor:
         """The adapter of each row, as programs read it."""
@@ -140,7 +147,8 @@ class RecordedModel:
             return None
         ropes = [cast(Rope, rope).fixed for rope in self._model.ropes]
         fixed = [rope for rope in ropes if rope is not None]
-        is_all = len(fixed) == len(ropes) and self._model.spec.logit_softcap is None
+        spec = self._model.spec
+        is_all = len(fixed) == len(ropes) and (spec.logit_softcap, spec.temperature) == (None, None)
         return (self._model.words_alone, fixed) if is_all else None
 
     def _keep_record(self, width: int) -> None:
@@ -190,6 +198,7 @@ def record(
     tape, tapped = Tape(references), Taps(taps)
     x = tape.given(TapeInput("x"), width)
     groups = range(max(layer.group for layer in kv) + 1)
+    has_temperatures = isinstance(model, LanguageModel) and model.spec.temperature is not None
     batch = _recorded(
         Batch,
         query_starts=TapeInput("starts"),
@@ -199,6 +208,7 @@ def record(
         slots=[TapeInput(f"slots {group}") for group in groups],
         kv=kv,
         adapters=_adapters(num_adapter_slots),
+        temperatures=tape.given(TapeInput("temperatures"), 1) if has_temperatures else None,
         taps=tapped if taps else None,
     )
     ropes = [cast(Rope, rope).num_angles for rope in model.ropes]

@@ -27,7 +27,9 @@ def reason(resolved: Resolved, name: str) -> str:
     return next(choice.reason for choice in resolved.choices if choice.name == name)
 
 
-@pytest.mark.parametrize(("kind", "group_bytes"), [("Q4_K", 20), ("Q4_0", 20), ("Q6_K", 34), ("Q8_0", 34)])
+@pytest.mark.parametrize(
+    ("kind", "group_bytes"), [("Q4_K", 20), ("Q4_0", 20), ("MXFP4", 17), ("Q6_K", 34), ("Q8_0", 34)]
+)
 def test_packed_weights_stay_packed_in_four_or_eight_bits(kind: str, group_bytes: int) -> None:
     resolved = resolve(asked(), stored_as(LLAMA_3_8B, kind), CPU)
     assert resolved.cpu_core
@@ -105,23 +107,23 @@ def test_threads_have_bounds() -> None:
         asked(cpu_threads=0)
 
 
+EXPERTS = {"num_experts_per_tok": 1, "num_local_experts": 2, "num_hidden_layers": 4}
+
+
+@pytest.mark.parametrize("model_type", ["gpt_oss", "llama4_text"])
+def test_sinks_and_chunks_are_computed_by_the_core(model_type: str) -> None:
+    config = TINY_CONFIG | EXPERTS | {"model_type": model_type, "attention_chunk_size": 16}
+    assert resolve(asked(), config_facts("m", config), CPU).cpu_core
+
+
 @pytest.mark.parametrize(
     ("config", "lacking"),
     [
-        ({"model_type": "gpt_oss"}, "attention sinks"),
-        ({"model_type": "llama4_text", "attention_chunk_size": 16}, "attention in chunks"),
-        (
-            {"model_type": "llama4_text", "attention_chunk_size": 1 << 20, "no_rope_layers": [0, 0, 0, 0]},
-            "temperature of attention",
-        ),
-        (
-            {"model_type": "llama4_text", "attention_chunk_size": 1 << 20, "attn_temperature_tuning": False},
-            "experts whose inputs are weighted",
-        ),
+        ({"model_type": "gpt_oss", "intermediate_size": 40}, "experts of 40 × 64, which are not multiples of 16"),
+        ({"model_type": "mixtral", "hidden_act": "quick_gelu"}, "activation quick_gelu"),
     ],
 )
-def test_what_single_families_need_is_left_to_torch(config: dict[str, object], lacking: str) -> None:
-    shape = {"num_experts_per_tok": 1, "num_local_experts": 2, "num_hidden_layers": 4}
-    resolved = resolve(asked(), config_facts("m", TINY_CONFIG | shape | config), CPU)
+def test_what_the_core_lacks_is_left_to_torch(config: dict[str, object], lacking: str) -> None:
+    resolved = resolve(asked(), config_facts("m", TINY_CONFIG | EXPERTS | config), CPU)
     assert not resolved.cpu_core
     assert reason(resolved, "cpu_compute") == f"the native core has no {lacking}"

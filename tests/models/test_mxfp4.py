@@ -8,21 +8,31 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from quire.config.engine import EngineConfig
 from quire.config.holding import Holding
 from quire.config.memory import weights_on_device
 from quire.config.parallel import ParallelConfig
+from quire.config.resolve import resolve
 from quire.core.errors import CheckpointError
+from quire.layers.experts import Experts
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.matrix_buffers import MatrixBuffers
+from quire.layers.quant.packed import PackedMethod, PackedWeight
 from quire.layers.quant.quantized import QuantizedMethod, QuantizedWeight
 from quire.models.build import build_model
 from quire.models.load import load_weights
 from quire.models.loading.checkpoint import open_checkpoint
 from quire.models.loading.header import read_model_facts
 from quire.ops.code_tables import TABLES
+from quire.ops.cpu.layouts import MXFP4
+from quire.ops.cpu.packed_linear import PackedLinear
+from quire.ops.cpu.packing import Packing
 from quire.ops.reference.expand_matrix import expand_matrix
 from quire.ops.round_to_nearest import round_to_nearest
+from quire.worker.device import device_facts
+from tests.models.loading.converted import tiny_model, write_gguf
 from tests.models.running import logits_of
+from tests.ops.cpu.machines import VARIANTS, machine, needs_core
 from tests.parity.runner import Runner
 from tests.parity.test_families import prompt_of
 from tests.parity.tiny import Tiny, write_tiny
@@ -66,13 +76,44 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return tiny
 
 
-@pytest.mark.parametrize("compute", ["exact", "fast"])
-def test_tokens_and_logits(tiny: Tiny, compute: str) -> None:
+@pytest.mark.parametrize(("compute", "packed"), [("exact", "keep"), ("exact", "expand"), ("fast", "expand")])
+def test_tokens_and_logits(tiny: Tiny, compute: str, packed: str) -> None:
     prompt = prompt_of(23, seed=1)
-    [(tokens, logits)] = Runner(tiny.path, cpu_compute=compute).run([prompt], COUNT)
+    [(tokens, logits)] = Runner(tiny.path, cpu_compute=compute, packed_weights=packed).run([prompt], COUNT)
     expected = tiny.greedy(prompt, COUNT)
     assert tokens == expected[0]
     torch.testing.assert_close(logits, expected[1], atol=1e-4, rtol=0)
+
+
+@needs_core
+@pytest.mark.parametrize("length", [1, 9, 21, 33])
+def test_the_core_multiplies_packed_experts_with_activations_in_bytes(tiny: Tiny, length: int) -> None:
+    """Which bring an error of a percent for each matmul."""
+    prompt = prompt_of(length, seed=1)
+    [(_, found)] = Runner(tiny.path, cpu_compute="fast").run([prompt], 1)
+    expected = tiny.greedy(prompt, 1)[1]
+    assert (found - expected).norm() < 0.05 * expected.norm()
+
+
+@needs_core
+def test_the_core_holds_experts_as_they_are_stored(tiny: Tiny) -> None:
+    facts = read_model_facts(str(tiny.path))
+    resolved = resolve(EngineConfig.from_flat(model=str(tiny.path)), facts, device_facts(CPU))
+    assert resolved.cpu_core
+    checkpoint = open_checkpoint(tiny.path)
+    method = PackedMethod(Packing(machine(VARIANTS[0])), keep=True, schemes=checkpoint.schemes)
+    model = build_model(checkpoint.spec, WeightPolicy(torch.float32, CPU, method))
+    load_weights(model, checkpoint)
+    stacks = [part for part in model.modules() if isinstance(part, Experts)]
+    assert len(stacks) == checkpoint.spec.num_layers
+    for experts in stacks:
+        for stack, rows, columns in ((experts._up.stack(), 2 * 6 * 96, 64), (experts._down.stack(), 6 * 64, 96)):
+            assert isinstance(stack, PackedLinear)
+            assert stack.only.data.nbytes == rows * columns // 32 * 17
+    packed = [part.packed for part in model.modules() if isinstance(part, PackedWeight)]
+    matrices = sum(matrix.data.nbytes for each in packed for matrix in each.matrices)
+    vectors = sum(buffer.numel() for name, buffer in model.named_buffers() if not name.startswith("ropes"))
+    assert resolved.weight_bytes == matrices + 4 * vectors
 
 
 def test_experts_stay_packed_and_are_planned_as_they_are_held(tiny: Tiny) -> None:
@@ -94,6 +135,21 @@ def test_experts_stay_packed_and_are_planned_as_they_are_held(tiny: Tiny) -> Non
         planned = weights_on_device(facts, holding, ParallelConfig())
         assert planned == held
     assert logits_of(model, [5, 17, 3]).isfinite().all()
+
+
+@needs_core
+def test_the_core_multiplies_experts_of_a_gguf_file(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "model.gguf", "gpt-oss", tiny_model("gpt-oss"), "MXFP4")
+    prompt = [place * 7 % 48 for place in range(23)]
+    fast = Runner(path, cpu_compute="fast")
+    [(_, found)], [(_, exact)] = (each.run([prompt], 1) for each in (fast, Runner(path, cpu_compute="exact")))
+    assert (found - exact).norm() < 0.05 * exact.norm()
+    layers = [part for part in fast.worker._model.modules() if isinstance(part, Experts)]
+    assert len(layers) == 2
+    for experts in layers:
+        for stack in (experts._up.stack(), experts._down.stack()):
+            assert isinstance(stack, PackedLinear)
+            assert stack.only.layout == MXFP4
 
 
 def test_blocks_of_another_shape_are_refused(tiny: Tiny, tmp_path: Path) -> None:

@@ -117,15 +117,16 @@ def test_every_family_that_is_kept_gives_the_same_tokens(name: str, tmp_path: Pa
     assert run(second, requests(PLAIN)) == expected
 
 
-@pytest.mark.parametrize("name", ["llama", "llama-mqa-tied-biased", "qwen2", "gemma3"])
+@pytest.mark.parametrize("name", ["llama", "llama-mqa-tied-biased", "qwen2", "gemma3", "gpt_oss"])
 def test_common_families_are_kept(name: str, tmp_path: Path) -> None:
     path = make_tiny(name, tmp_path / "model").path
     run(start(path), requests(PLAIN[:1]))
     assert isinstance(worker_of(start(path)), CoreWorker)
 
 
-def test_what_a_record_cannot_say_is_not_kept(tmp_path: Path, cache: Path) -> None:
-    path = make_tiny("gpt2", tmp_path / "model").path  # its embedding adds learned positions
+@pytest.mark.parametrize("name", ["gpt2", "llama4"])  # learned positions are added, temperatures multiply queries
+def test_what_a_record_cannot_say_is_not_kept(name: str, tmp_path: Path, cache: Path) -> None:
+    path = make_tiny(name, tmp_path / "model").path
     run(start(path), requests(PLAIN[:1]))
     assert [file.suffix for file in cache.iterdir()] == [".packed"]
 

@@ -50,10 +50,11 @@ def settings(path: Path, **more: object) -> Resolved:
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="this system does not tell its mappings")
-def test_experts_stay_in_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "layers"), [("qwen3_moe", 2), ("gpt_oss", 4)])
+def test_experts_stay_in_their_file(name: str, layers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(cpu_core, "_SMALLEST_KEPT", 0)
-    path = make_tiny("qwen3_moe", tmp_path / "model").path
+    path = make_tiny(name, tmp_path / "model").path
     asked = settings(path, offload_gb=0.0001)
     assert asked.weight_bytes < settings(path).weight_bytes
     first = EngineLoop(make_scheduler(asked), start_inline(path, asked, seed=7))
@@ -62,7 +63,7 @@ def test_experts_stay_in_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(worker, Worker)
     experts = [part for part in worker._model.modules() if isinstance(part, Experts)]
     packed = [weight.stack() for each in experts for weight in (each._up, each._down)]
-    assert len(packed) == 4
+    assert len(packed) == 2 * layers
     maps = mappings()
     for stack in packed:
         assert isinstance(stack, PackedLinear)

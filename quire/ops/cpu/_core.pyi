@@ -142,12 +142,14 @@ class Program:
         down: Sequence[Matrix],
         x: Place,
         ids: Place,
+        factors: Place,
         hidden: int,
         size: int,
         top_k: int,
         activation: int,
+        weighs_input: bool,
     ) -> None: ...
-    def sum_experts(self, factors: Place, to: Place, top_k: int, columns: int) -> None: ...
+    def sum_experts(self, factors: Place, to: Place, top_k: int, columns: int, weighs_input: bool) -> None: ...
     def expert_load(self) -> list[list[int]]: ...
     def attention(
         self,
@@ -157,7 +159,9 @@ class Program:
         heads: int,
         scale: float,
         window: int,
+        chunk: int,
         softcap: float,
+        sinks: int,
         tables: int,
         starts: int,
         lengths: int,

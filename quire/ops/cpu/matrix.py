@@ -9,9 +9,9 @@ from torch import Tensor
 
 from quire.ops.cpu.layouts import (
     EXACT,
-    F32,
     FLOATS,
     IN_8_BITS,
+    IN_FLOATS,
     MULTIPLIED,
     MatrixForm,
     core_matrix,
@@ -69,7 +69,7 @@ class PackedMatrix:
 
     @property
     def is_dense(self) -> bool:
-        return self.layout >= F32
+        return self.layout in IN_FLOATS
 
 
 def runs_alike(parts: Sequence[StoredRows]) -> list[list[StoredRows]]:

@@ -1,9 +1,9 @@
 """From a QuantizedMatrix to rows that the native core packs, in the layout that loses least at the same bits.
 
 Whole numbers in groups of a multiple of 32 columns fit the core's layouts as they are, but for scales, which become
-float16: 4 bits with a minimum each group, or signed 8 bits. Everything else (FP8, NF4, other groups, act-order) goes
-through floats to 8 bits with a scale for each 32 columns, as GGUF types without a layout of their own do: it takes the
-bytes of FP8, and rounds finer than FP8, NF4 or 4 bits did.
+float16: 4 bits with a minimum each group, or signed 8 bits. MXFP4 fits as it is. Everything else (FP8, NF4, other
+groups, act-order) goes through floats to 8 bits with a scale for each 32 columns, as GGUF types without a layout of
+their own do: it takes the bytes of FP8, and rounds finer than FP8, NF4 or 4 bits did.
 """
 
 import torch
@@ -20,15 +20,42 @@ _SIGNED_4_BITS = 8
 _LARGEST = 127
 _LOST = 2**-10
 """The largest relative error of a scale in float16; scales out of its range have larger ones."""
+_MANTISSA = 23
+_ROWS_AT_ONCE = 2**16
+"""Of MXFP4, whose stacks of experts are large: codes of a byte each take twice the memory of packed ones."""
 
 
 def rows_for_core(matrix: QuantizedMatrix) -> StoredRows:
     """The rows in blocks of 32 columns, or in float32 to be rounded to 8 bits."""
+    if _is_mxfp4(matrix):
+        return StoredRows("MXFP4", _mxfp4_blocks(matrix), matrix.rows)
     if _fits(matrix):
         blocks = _q4_blocks(matrix) if matrix.codes == "int4" else _q8_blocks(matrix)
         if blocks is not None:
             return StoredRows(matrix.codes, blocks, matrix.rows)
     return StoredRows(IN_8_BITS, dequantize_matrix(matrix), matrix.rows)
+
+
+def _is_mxfp4(matrix: QuantizedMatrix) -> bool:
+    """Floats of 4 bits whose scales are powers of two: nothing but an exponent."""
+    if matrix.codes != "fp4" or matrix.group != _GROUP or matrix.columns % _GROUP or matrix.order is not None:
+        return False
+    bits = matrix.scales.float().view(torch.int32)
+    is_subnormal = bits == 1 << _MANTISSA - 1  # 2^-127, which the core's exponent 0 stands for as 0
+    return bool(((bits >= 0) & (bits & (1 << _MANTISSA) - 1 == 0) | is_subnormal).all())
+
+
+def _mxfp4_blocks(matrix: QuantizedMatrix) -> Tensor:
+    """As ggml's MXFP4: the exponent, and 16 bytes of which byte i holds columns i and 16 + i."""
+    exponents = (matrix.scales.float().view(torch.int32) >> _MANTISSA).to(torch.uint8)
+    blocks = torch.empty((matrix.rows, matrix.columns // _GROUP, 1 + _GROUP // 2), dtype=torch.uint8)
+    blocks[:, :, 0] = exponents
+    for first in range(0, matrix.rows, _ROWS_AT_ONCE):
+        some = slice(first, first + _ROWS_AT_ONCE)
+        codes = unpack_bits(matrix.values[some], 4, matrix.chunk)
+        low, high = codes.view(len(codes), -1, 2, _GROUP // 2).unbind(2)
+        blocks[some, :, 1:] = low | high << 4
+    return blocks.flatten(1)
 
 
 def _fits(matrix: QuantizedMatrix) -> bool:

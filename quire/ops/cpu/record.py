@@ -11,8 +11,9 @@ from quire.ops.cpu.recording import CACHE_TYPES
 from quire.ops.cpu.tape import ROWS, NotRecordable, TapeInput, Value
 from quire.ops.head_norms import HeadNorms
 from quire.ops.lora_tensors import AdapterRows, ExpertLora, LoraMatrix
+from quire.ops.reference.gated_activation import CLAMPED_SWIGLU
 
-ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
+ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, CLAMPED_SWIGLU: 4}
 SCORES = {"softmax": 0, "sigmoid": 1, "sparsemixer": 2}
 PANEL = 16
 """Rows of a matrix that the core computes together; those of an expert are so many, or several times that."""
@@ -133,8 +134,9 @@ def paged_attention(
     sinks: Tensor | None = None,
     chunk: int | None = None,
 ) -> Value:
-    if sinks is not None or chunk is not None:
-        raise NotRecordable("attention with sinks or in chunks, which the core has no operation for")
+    if sinks is not None and (sinks.dtype != torch.float32 or not sinks.is_contiguous()):
+        raise NotRecordable(f"sinks of {sinks.dtype}")
+    given: dict[str, Any] = {"sinks": 0} if sinks is None else {"weights": {"sinks": sinks}}
     tape = query.tape
     result = tape.value(*query.dims)
     tape.record(
@@ -148,11 +150,13 @@ def paged_attention(
         heads=query.dims[0],
         scale=scale,
         window=window or 0,
+        chunk=chunk or 0,
         softcap=softcap or 0.0,
         tables=tape.input(tables),
         starts=tape.input(query_starts),
         lengths=tape.input(lengths),
         count=tape.input(TapeInput("num_sequences")),
+        **given,
     )
     return result
 
@@ -204,10 +208,9 @@ def experts_mlp(
     lora: ExpertLora | None = None,
     some_elsewhere: bool = False,
 ) -> Value:
+    """Packed matrices bring their biases themselves."""
     if some_elsewhere:
         raise NotRecordable("experts that are spread over ranks")
-    if up_bias is not None or down_bias is not None or weighs_input:
-        raise NotRecordable("experts with biases or weights of inputs, which the core has no operation for")
     if lora is not None:
         raise NotRecordable("adapters of experts")
     if activation not in ACTIVATIONS:
@@ -215,11 +218,22 @@ def experts_mlp(
     tape, size = x.tape, down.columns
     if size % PANEL or x.width % PANEL:
         raise NotRecordable(f"experts of {size} between rows of {x.width}, which are not whole panels of {PANEL}")
-    given: dict[str, Any] = {"x": x, "ids": ids, "hidden": x.width, "size": size, "activation": ACTIVATIONS[activation]}
-    stacks = {"up": up.matrices, "down": down.matrices}
-    tape.record("experts", (x, ids), None, together=True, stacks=stacks, top_k=ids.width, **given)
+    given: dict[str, Any] = {"factors": weights, "top_k": ids.width, "weighs_input": weighs_input}
+    tape.record(
+        "experts",
+        (x, ids, weights),
+        None,
+        together=True,
+        stacks={"up": up.matrices, "down": down.matrices},
+        x=x,
+        ids=ids,
+        hidden=x.width,
+        size=size,
+        activation=ACTIVATIONS[activation],
+        **given,
+    )
     result = tape.value(*x.dims)
-    tape.record("sum_experts", (weights,), result, factors=weights, to=result, top_k=ids.width, columns=x.width)
+    tape.record("sum_experts", (weights,), result, to=result, columns=x.width, **given)
     return result
 
 
@@ -246,7 +260,7 @@ def _norm(name: str, x: Value, weights: dict[str, Tensor], **given: Any) -> Valu
 
 
 def _gate(x: Value, activation: str, columns: int, *, gated: bool) -> Value:
-    if activation not in ACTIVATIONS:
+    if activation not in ACTIVATIONS or (activation == CLAMPED_SWIGLU and not gated):
         raise NotRecordable(f"the activation {activation}")
     result = x.tape.value(columns)
     number = ACTIVATIONS[activation]

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from quire.ops.cpu.matrix import PackedMatrix
@@ -79,6 +80,16 @@ class Value:
         return replace(self, dims=dims)
 
     reshape = view
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float32
+
+    def to(self, dtype: torch.dtype) -> "Value":
+        """Itself: all values are float32."""
+        if dtype != self.dtype:
+            raise NotRecordable(f"{dtype} of {self.shape}")
+        return self
 
     def split(self, sizes: Sequence[int], dim: int) -> list["Value"]:
         """Neighbouring heads, `sizes` of them at a time."""

@@ -1,6 +1,7 @@
 """Writing to a paged cache and attending over it as one program, against the reference ops."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quire.core.kv_bytes import INT8_SCALE
-from quire.ops.cpu.tape import TapeInput, Value
+from quire.ops.cpu.tape import NotRecordable, TapeInput, Value
 from quire.ops.functional import paged_attention, write_kv
 from quire.ops.reference.kv_numbers import int8_parts, to_int8
 from tests.ops.cpu.machines import every_thread_count, every_variant, needs_core, rounds_to_brains, run_recorded
@@ -37,12 +38,12 @@ class Step:
     lengths: Tensor
     slots: Tensor
 
-    def reference(self, **how: float | int | None) -> Tensor:
+    def reference(self, **how: Any) -> Tensor:
         keys, values = self.keys.clone(), self.values.clone()
         write_kv(self.key, self.value, keys, values, self.slots)
         return paged_attention(self.query, keys, values, self.tables, self.starts, self.lengths, **how)
 
-    def recorded(self, variant: str, threads: int, prompts: range = range(0), **how: float | int | None) -> Tensor:
+    def recorded(self, variant: str, threads: int, prompts: range = range(0), **how: Any) -> Tensor:
         keys, values = self.keys.clone(), self.values.clone()
 
         def both(query: Value, key: Value, value: Value) -> Value:
@@ -111,9 +112,7 @@ def is_in_tiles(step: Step, variant: str) -> bool:
     return rounds_to_brains(variant) and step.keys.dtype is torch.bfloat16 and step.keys.shape[-1] % 32 == 0
 
 
-def assert_as_reference(
-    step: Step, variant: str, threads: int, tolerance: float = 1e-5, **how: float | int | None
-) -> None:
+def assert_as_reference(step: Step, variant: str, threads: int, tolerance: float = 1e-5, **how: Any) -> None:
     wanted = step.reference(**how)
     assert wanted.isfinite().all()
     found = step.recorded(variant, threads, **how)
@@ -146,13 +145,15 @@ def test_more_heads_to_a_key_than_a_task_takes_rows(variant: str) -> None:
 @every_thread_count
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("group", "head_dim"), [(1, 64), (3, 64), (8, 128), (9, 32), (3, 24)])
-@pytest.mark.parametrize("window", [None, 100])
+@pytest.mark.parametrize("how", [{}, {"window": 100}, {"chunk": 100, "sinks": True}], ids=str)
 @pytest.mark.parametrize("is_prompt", [False, True])
 def test_a_token_alone_is_exactly_that_among_others(
-    variant: str, threads: int, dtype: torch.dtype, group: int, head_dim: int, window: int | None, is_prompt: bool
+    variant: str, threads: int, dtype: torch.dtype, group: int, head_dim: int, how: dict[str, Any], is_prompt: bool
 ) -> None:
     prompt = make_step(((300, 300),), (2, group, head_dim), dtype)
-    together = prompt.recorded(variant, threads, range(300 if is_prompt else 0), scale=0.2, window=window)
+    if "sinks" in how:
+        how = how | {"sinks": torch.linspace(-3, 3, 2 * group)}
+    together = prompt.recorded(variant, threads, range(300 if is_prompt else 0), scale=0.2, **how)
     write_kv(prompt.key, prompt.value, prompt.keys, prompt.values, prompt.slots)
     for position in (0, 63, 64, 177, 299):
         alone = replace(
@@ -161,7 +162,7 @@ def test_a_token_alone_is_exactly_that_among_others(
             starts=torch.tensor([0, 1]),
             lengths=torch.tensor([position + 1]),
         )
-        found = alone.recorded(variant, threads, range(1 if is_prompt else 0), scale=0.2, window=window)
+        found = alone.recorded(variant, threads, range(1 if is_prompt else 0), scale=0.2, **how)
         assert torch.equal(found[0], together[position])
 
 
@@ -189,13 +190,40 @@ def test_windows_and_caps(variant: str, threads: int, window: int | None, softca
 
 @every_variant
 @every_thread_count
+@pytest.mark.parametrize("chunk", [1, 3, 16, 64, 100])
+@pytest.mark.parametrize("softcap", [None, 3.0])
+def test_chunks_of_positions(variant: str, threads: int, chunk: int, softcap: float | None) -> None:
+    step = make_step(MIXED, (2, 3, 10), block_size=4)
+    assert_as_reference(step, variant, threads, scale=0.3, chunk=chunk, softcap=softcap)
+
+
+@every_variant
+@every_thread_count
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("window", [None, 17])
+def test_sinks(variant: str, threads: int, dtype: torch.dtype, window: int | None) -> None:
+    """Below all scores, among them, and so far above that nothing is left."""
+    step = make_step(MIXED, (2, 3, 32), dtype)
+    sinks = torch.tensor([-1e30, -5.0, 0.0, 2.0, 9.0, 300.0])
+    assert_as_reference(step, variant, threads, scale=0.2, window=window, sinks=sinks)
+
+
+@every_variant
+def test_sinks_that_the_core_does_not_read_are_not_recorded(variant: str) -> None:
+    step = make_step(MIXED, (2, 3, 32))
+    with pytest.raises(NotRecordable, match=r"sinks of torch\.bfloat16"):
+        step.recorded(variant, 1, scale=0.2, sinks=torch.zeros(6, dtype=torch.bfloat16))
+
+
+@every_variant
+@every_thread_count
 @pytest.mark.parametrize("sequences", [((1500, 1),), ((900, 5), (130, 1)), ((640, 300),), ((1024, 1), (128, 128))])
-@pytest.mark.parametrize("window", [None, 400])
+@pytest.mark.parametrize("how", [{}, {"window": 400}, {"chunk": 400}, {"sinks": torch.arange(-2.0, 6.0, 2.0)}], ids=str)
 def test_long_contexts_that_threads_share(
-    variant: str, threads: int, sequences: tuple[tuple[int, int], ...], window: int | None
+    variant: str, threads: int, sequences: tuple[tuple[int, int], ...], how: dict[str, Any]
 ) -> None:
     step = make_step(sequences, (1, 4, 32), torch.float16)
-    assert_as_reference(step, variant, threads, scale=0.5, window=window)
+    assert_as_reference(step, variant, threads, scale=0.5, **how)
 
 
 @every_variant
@@ -229,6 +257,7 @@ def test_what_a_window_has_left_behind_is_not_read(variant: str, window: int) ->
     dtype=st.sampled_from(DTYPES),
     block_size=st.sampled_from([1, 3, 16, 32]),
     window=st.none() | st.integers(1, 220),
+    chunk=st.none() | st.integers(1, 220),
     softcap=st.none() | st.floats(0.5, 50.0),
     threads=st.integers(1, 3),
 )
@@ -241,12 +270,13 @@ def test_any_step(
     dtype: torch.dtype,
     block_size: int,
     window: int | None,
+    chunk: int | None,
     softcap: float | None,
     threads: int,
 ) -> None:
     sequences = tuple((length, min(length, new)) for length, new in lengths)
     step = make_step(sequences, (kv_heads, group, head_dim), dtype, block_size)
-    assert_as_reference(step, variant, threads, scale=head_dim**-0.5, window=window, softcap=softcap)
+    assert_as_reference(step, variant, threads, scale=head_dim**-0.5, window=window, chunk=chunk, softcap=softcap)
 
 
 @every_variant

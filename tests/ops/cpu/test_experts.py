@@ -37,12 +37,19 @@ def stored(kind: str, rows: int, columns: int, seed: int) -> StoredRows:
     return random_rows(kind, rows, columns // columns_of(kind, 1), seed)
 
 
-def stacks(variant: str, kinds: tuple[str, str, str], size: int = SIZE, hidden: int = HIDDEN) -> list[PackedLinear]:
+def stacks(
+    variant: str,
+    kinds: tuple[str, str, str],
+    size: int = SIZE,
+    hidden: int = HIDDEN,
+    biases: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> list[PackedLinear]:
     """Gates and ups of all experts, and their downs, each in a type of its own."""
     gate, up, down = kinds
+    above = [stored(gate, EXPERTS * size, hidden, 1), stored(up, EXPERTS * size, hidden, 2)]
     return [
-        pack(variant, [stored(gate, EXPERTS * size, hidden, 1), stored(up, EXPERTS * size, hidden, 2)], hidden),
-        pack(variant, [stored(down, EXPERTS * hidden, size, 3)], size),
+        pack(variant, above, hidden, biases[0]),
+        pack(variant, [stored(down, EXPERTS * hidden, size, 3)], size, biases[1]),
     ]
 
 
@@ -107,11 +114,12 @@ def test_equal_scores_and_scores_that_are_none() -> None:
         (("bfloat16", "bfloat16", "bfloat16"), 0.01),
         (("Q4_0", "Q4_0", "Q4_0"), 0.02),
         (("Q8_0", "float32", "Q4_0"), 0.02),
+        (("MXFP4", "MXFP4", "MXFP4"), 0.03),
     ],
 )
 @pytest.mark.parametrize("rows", [1, 3, 40])
 def test_every_number_of_rows(variant: str, threads: int, kinds: tuple[str, str, str], error: float, rows: int) -> None:
-    size = 64 if kinds[2] == "Q4_0" else SIZE  # whole blocks
+    size = 64 if kinds[2] in ("Q4_0", "MXFP4") else SIZE  # whole blocks
     matrices = stacks(variant, kinds, size)
     x, logits = normal(rows, HIDDEN), normal(rows, EXPERTS, seed=1)
     assert_near(recorded(variant, x, logits, matrices, threads=threads), wanted(x, logits, matrices), error)
@@ -126,7 +134,27 @@ def test_rows_that_all_choose_the_same_experts(variant: str) -> None:
 
 
 @every_variant
-@pytest.mark.parametrize("kind", ["float32", "bfloat16", "Q4_0"])
+@every_thread_count
+@pytest.mark.parametrize("rows", [1, 5, 40])
+@pytest.mark.parametrize("weighs_input", [False, True])
+def test_experts_as_single_families_have_them(variant: str, threads: int, rows: int, weighs_input: bool) -> None:
+    """Biases, the activation of gpt-oss, Llama 4's weights of inputs."""
+    biases = normal(2 * EXPERTS * SIZE, seed=5), normal(EXPERTS * HIDDEN, seed=6)
+    matrices = stacks(variant, ("float32",) * 3, biases=biases)
+    x, logits = normal(rows, HIDDEN), normal(rows, EXPERTS, seed=1)
+    how = {"up_bias": biases[0], "down_bias": biases[1], "weighs_input": weighs_input}
+    routing = Routing(3, "sigmoid", renormalize=False, scale=1.3)
+
+    def op(x: Value, logits: Value) -> Value:
+        return experts_mlp(x, *route_tokens(logits, None, routing), *matrices, "clamped_swiglu", **how)
+
+    found = run_recorded(variant, op, x, logits, threads=threads, prompts=range(rows // 2))
+    ids, weights = route_tokens(logits, None, routing)
+    assert_near(found, reference(x, ids, weights, *map(values, matrices), "clamped_swiglu", **how), 1e-5)
+
+
+@every_variant
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "Q4_0", "MXFP4"])
 def test_a_row_does_not_depend_on_the_others(variant: str, kind: str) -> None:
     """Bit for bit, whether alone or beside others; those of prompts may be computed in another way, but alike."""
     matrices = stacks(variant, (kind,) * 3, 64)

@@ -11,7 +11,7 @@ from tests.ops.cpu.machines import VARIANTS, every_thread_count, every_variant, 
 
 pytestmark = needs_core
 
-EXACT = ("Q4_0", "Q4_1", "Q8_0")
+EXACT = ("Q4_0", "Q4_1", "Q8_0", "MXFP4")
 FLOATS = ("float32", "float16", "bfloat16")
 
 
@@ -49,6 +49,17 @@ def test_q4_k_is_kept_but_for_rounding_scales_to_float16(variant: str) -> None:
     found = grouped(packed_values(variant, [stored], columns_of("Q4_K", 3)))
     allowed = wanted.abs().amax(dim=2, keepdim=True) * 2**-10
     assert ((found - wanted).abs() <= allowed).all()
+
+
+@every_variant
+def test_mxfp4_has_any_power_of_two(variant: str) -> None:
+    """But for the smallest, which becomes 0; where the file says there is no number, none is."""
+    exponents = torch.arange(256, dtype=torch.uint8).view(-1, 1)
+    stored = StoredRows("MXFP4", torch.cat((exponents, torch.full((256, 16), 0x7F, dtype=torch.uint8)), dim=1), 256)
+    found, wanted = packed_values(variant, [stored], 32), values_of(stored)
+    assert torch.equal(found[1:252], wanted[1:252])  # others are beyond float32 when doubled
+    assert torch.equal(found[0], torch.zeros(32))
+    assert not found[255].isfinite().any()
 
 
 @every_variant
@@ -98,7 +109,9 @@ def test_floats_that_are_no_numbers_are_kept(variant: str) -> None:
 
 @every_variant
 @every_thread_count
-@pytest.mark.parametrize("kinds", [("Q4_1", "Q4_0", "Q4_1"), ("Q8_0", "Q8_0"), ("Q6_K", "Q5_K"), FLOATS[:1] * 3])
+@pytest.mark.parametrize(
+    "kinds", [("Q4_1", "Q4_0", "Q4_1"), ("Q8_0", "Q8_0"), ("MXFP4",) * 3, ("Q6_K", "Q5_K"), FLOATS[:1] * 3]
+)
 def test_parts_of_one_layout_are_one_matrix(variant: str, threads: int, kinds: tuple[str, ...]) -> None:
     sizes = (5, 30, 16)  # parts begin in the middle of panels
     parts = [
@@ -132,7 +145,7 @@ def test_rows_that_do_not_lie_side_by_side(variant: str) -> None:
 
 @every_variant
 def test_packed_bytes_are_the_same_whoever_packs_them(variant: str) -> None:
-    for kind in ("Q4_0", "Q8_0", "Q6_K", "float16"):
+    for kind in ("Q4_0", "Q8_0", "MXFP4", "Q6_K", "float16"):
         part = float_rows(kind, 50, 256) if kind in FLOATS else random_rows(kind, 50, 256 // columns_of(kind, 1))
         one, other = (torch.zeros(packed_form([part], 256).size, dtype=torch.uint8) for _ in range(2))
         fill(machine(variant, 3), [part], 256, one)

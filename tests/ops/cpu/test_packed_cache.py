@@ -31,6 +31,7 @@ DIGESTS = {
     "Q4_1": "a978bf1ce408733b",
     "Q4_K": "fe0675cd29202fc8",
     "Q8_0": "ae12ba16d2bfd61f",
+    "MXFP4": "9825d4b3f0714e92",
     "Q6_K": "ea8af3ba06b3eaf9",
     "float32": "b3771ffb66fba2e6",
     "float16": "bc9ec963d9fc51e9",
@@ -354,7 +355,7 @@ def a_matrix(kind: str) -> StoredRows:
     """20 rows of 256 columns; small bytes, so that scales are numbers in every type."""
     if kind.startswith(("float", "bfloat")):
         return StoredRows(kind, (torch.arange(20 * 256).view(20, 256) % 97 - 48).to(getattr(torch, kind)) / 64, 20)
-    sizes = {"Q4_0": 8 * 18, "Q4_1": 8 * 20, "Q4_K": 144, "Q8_0": 8 * 34, "Q6_K": 210}
+    sizes = {"Q4_0": 8 * 18, "Q4_1": 8 * 20, "Q4_K": 144, "Q8_0": 8 * 34, "MXFP4": 8 * 17, "Q6_K": 210}
     data = (torch.arange(20 * sizes[kind]) * 7 % 61).to(torch.uint8)
     return StoredRows(kind, data.view(20, -1), 20)
 

@@ -61,7 +61,7 @@ def allowed_error(variant: str, *kinds: str) -> float:
 
 @every_variant
 @every_thread_count
-@pytest.mark.parametrize("kind", [*FLOATS, "Q4_0", "Q4_1", "Q4_K", "Q8_0"])
+@pytest.mark.parametrize("kind", [*FLOATS, "Q4_0", "Q4_1", "Q4_K", "Q8_0", "MXFP4"])
 def test_matmuls_of_any_number_of_rows(variant: str, threads: int, kind: str) -> None:
     stored = weights_of(kind, 75, 256)
     packed, weights = pack(variant, [stored], 256, threads=threads), values_of(stored)
@@ -71,7 +71,7 @@ def test_matmuls_of_any_number_of_rows(variant: str, threads: int, kind: str) ->
 
 
 @every_variant
-@pytest.mark.parametrize("kind", ["Q6_K", "Q2_K", "IQ4_NL", "MXFP4", "TQ2_0"])
+@pytest.mark.parametrize("kind", ["Q6_K", "Q2_K", "IQ4_NL", "TQ2_0"])
 def test_types_that_were_converted(variant: str, kind: str) -> None:
     stored = weights_of(kind, 40, 512)
     packed, weights = pack(variant, [stored], 512), values_of(stored)
@@ -113,6 +113,9 @@ def blocks_with_power_of_two_scales(kind: str, rows: int, blocks: int) -> Stored
     """Values with so few bits that bfloat16 holds them too."""
     stored = random_rows(kind, rows, blocks)
     raw = stored.data.view(rows * blocks, -1).clone()
+    if kind == "MXFP4":
+        raw[:, 0] = 127 - 5
+        return StoredRows(kind, raw.view(rows, -1), rows)
     raw[:, :2] = torch.tensor([2.0**-6], dtype=torch.float16).view(torch.uint8)
     if kind == "Q4_1":
         raw[:, 2:4] = torch.tensor([-(2.0**-4)], dtype=torch.float16).view(torch.uint8)
@@ -132,7 +135,7 @@ def weights_of_few_bits(kind: str, rows: int, columns: int) -> StoredRows:
     groups=st.integers(1, 9),
     outputs=st.integers(1, 100),
     threads=st.integers(1, 3),
-    kind=st.sampled_from([*FLOATS, "Q4_0", "Q4_1", "Q8_0"]),
+    kind=st.sampled_from([*FLOATS, "Q4_0", "Q4_1", "Q8_0", "MXFP4"]),
 )
 def test_what_can_be_exact_is(variant: str, rows: int, groups: int, outputs: int, threads: int, kind: str) -> None:
     stored, x = weights_of_few_bits(kind, outputs, 32 * groups), whole_numbers(rows, 32 * groups)
@@ -141,7 +144,7 @@ def test_what_can_be_exact_is(variant: str, rows: int, groups: int, outputs: int
 
 
 @every_variant
-@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q4_K", "Q8_0", "Q6_K"])
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q4_K", "Q8_0", "MXFP4", "Q6_K"])
 def test_whole_numbers_with_any_scales(variant: str, kind: str) -> None:
     stored = weights_of(kind, 33, 256)
     packed = pack(variant, [stored], 256)
@@ -152,7 +155,7 @@ def test_whole_numbers_with_any_scales(variant: str, kind: str) -> None:
 
 
 @every_variant
-@pytest.mark.parametrize("kind", [*FLOATS, "Q4_1", "Q8_0"])
+@pytest.mark.parametrize("kind", [*FLOATS, "Q4_1", "Q8_0", "MXFP4"])
 def test_zeros_give_zeros(variant: str, kind: str) -> None:
     packed = pack(variant, [weights_of(kind, 20, 64)], 64)
     for rows in (1, 5, 33):
@@ -160,7 +163,7 @@ def test_zeros_give_zeros(variant: str, kind: str) -> None:
 
 
 @every_variant
-@pytest.mark.parametrize("kind", [*FLOATS, "Q4_1", "Q8_0", "Q6_K"])
+@pytest.mark.parametrize("kind", [*FLOATS, "Q4_1", "Q8_0", "MXFP4", "Q6_K"])
 @pytest.mark.parametrize("poison", [torch.nan, torch.inf, -torch.inf])
 def test_what_is_no_number_stays_in_its_row(variant: str, kind: str, poison: float) -> None:
     stored = weights_of(kind, 21, 256)
@@ -177,7 +180,7 @@ def test_what_is_no_number_stays_in_its_row(variant: str, kind: str, poison: flo
 
 
 @every_variant
-@pytest.mark.parametrize("kind", [*FLOATS, "Q4_1", "Q8_0"])
+@pytest.mark.parametrize("kind", [*FLOATS, "Q4_1", "Q8_0", "MXFP4"])
 @pytest.mark.parametrize("magnitude", [1e-20, 1e-6, 1e6, 1e20])
 def test_activations_of_any_magnitude(variant: str, kind: str, magnitude: float) -> None:
     stored = weights_of(kind, 21, 64)
@@ -203,6 +206,7 @@ def test_an_activation_of_nothing_but_tiny_numbers(variant: str) -> None:
         ("float32", "float16", "bfloat16"),
         ("float16", "float32", "float16"),
         ("Q4_1", "float32", "Q8_0"),
+        ("MXFP4", "MXFP4", "Q8_0"),
         ("bfloat16", "Q4_K", "float32"),
     ],
 )
@@ -222,7 +226,7 @@ def test_parts_of_different_kinds(variant: str, threads: int, kinds: tuple[str, 
 
 
 @every_variant
-@pytest.mark.parametrize("kind", [*FLOATS, "Q4_1", "Q8_0"])
+@pytest.mark.parametrize("kind", [*FLOATS, "Q4_1", "Q8_0", "MXFP4"])
 def test_what_an_earlier_run_left_behind_does_not_matter(variant: str, kind: str) -> None:
     packed, x = pack(variant, [weights_of(kind, 37, 64)], 64), normal(33, 64)
     fresh = packed.multiply(x)
@@ -232,7 +236,7 @@ def test_what_an_earlier_run_left_behind_does_not_matter(variant: str, kind: str
 
 @every_variant
 def test_rows_give_the_same_alone_and_together(variant: str) -> None:
-    for kind in ("float32", "Q4_1", "Q8_0"):
+    for kind in ("float32", "Q4_1", "Q8_0", "MXFP4"):
         packed = pack(variant, [weights_of(kind, 40, 128)], 128)
         x = normal(23, 128)
         assert torch.equal(packed.multiply(x), torch.cat([packed.multiply(row[None]) for row in x]))
@@ -240,7 +244,7 @@ def test_rows_give_the_same_alone_and_together(variant: str) -> None:
 
 @every_variant
 @every_thread_count
-@pytest.mark.parametrize("kind", [*FLOATS, "Q4_1", "Q4_K", "Q8_0", "Q6_K"])
+@pytest.mark.parametrize("kind", [*FLOATS, "Q4_1", "Q4_K", "Q8_0", "MXFP4", "Q6_K"])
 @pytest.mark.parametrize("prompts", [range(40), range(1), range(17, 33), range(7, 40), range(39, 40)])
 def test_rows_of_prompts_among_others(variant: str, threads: int, kind: str, prompts: range) -> None:
     stored, x = weights_of(kind, 37, 256), normal(40, 256)
@@ -292,7 +296,10 @@ def test_recorded_between_other_operations(variant: str, threads: int) -> None:
 @every_variant
 @pytest.mark.parametrize(
     "kinds",
-    [("float32", "float16"), ("float16", "float32"), ("bfloat16", "Q4_1"), ("Q4_1", "float32"), ("Q8_0", "Q4_0")],
+    [
+        *(("float32", "float16"), ("float16", "float32"), ("bfloat16", "Q4_1"), ("Q4_1", "float32")),
+        *(("Q8_0", "Q4_0"), ("MXFP4", "Q4_0")),
+    ],
 )
 def test_two_layers_that_read_the_same_value(variant: str, kinds: tuple[str, str]) -> None:
     """Each gets it in the format that its own layout takes."""

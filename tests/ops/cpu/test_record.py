@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quire.ops.cpu.record import ACTIVATIONS
-from quire.ops.cpu.tape import NotRecordable, Tape, TapeInput
+from quire.ops.cpu.tape import NotRecordable, Tape, TapeInput, Value
 from quire.ops.functional import (
     activate,
     add_layer_norm,
@@ -21,10 +21,13 @@ from quire.ops.functional import (
     write_kv,
 )
 from quire.ops.head_norms import HeadNorms
+from quire.ops.reference.gated_activation import CLAMPED_SWIGLU
 from tests.ops.cpu.machines import every_thread_count, every_variant, needs_core, run_recorded
 
 pytestmark = needs_core
 
+ALONE = [activation for activation in ACTIVATIONS if activation != CLAMPED_SWIGLU]
+"""Activations without anything that they gate."""
 CACHES = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -101,16 +104,17 @@ def test_layer_norm_far_from_zero(variant: str) -> None:
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("size", [1, 3, 16, 37])
 def test_activations(variant: str, activation: str, size: int) -> None:
-    x = normal(9, size) * 4
-    found = run_recorded(variant, lambda x: activate(x, activation), x, threads=2)
-    torch.testing.assert_close(found, activate(x, activation), atol=2e-6, rtol=2e-6)
+    if activation in ALONE:
+        x = normal(9, size) * 4
+        found = run_recorded(variant, lambda x: activate(x, activation), x, threads=2)
+        torch.testing.assert_close(found, activate(x, activation), atol=2e-6, rtol=2e-6)
     both = normal(9, 2 * size, seed=1) * 4
     gated = run_recorded(variant, lambda x: gated_activation(x, activation), both, threads=2)
     torch.testing.assert_close(gated, gated_activation(both, activation), atol=1e-5, rtol=1e-5)
 
 
 @every_variant
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", ALONE)
 def test_activations_of_any_magnitude(variant: str, activation: str) -> None:
     magnitudes = torch.logspace(-30, 30, 121)
     x = torch.cat((magnitudes, -magnitudes, torch.linspace(-110, 110, 2001), torch.zeros(1))).view(1, -1)
@@ -119,7 +123,7 @@ def test_activations_of_any_magnitude(variant: str, activation: str) -> None:
 
 
 @every_variant
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", ALONE)
 def test_activations_of_what_is_no_number(variant: str, activation: str) -> None:
     x = torch.ones(2, 40)
     x[0, 3], x[0, 39] = torch.nan, torch.inf
@@ -127,6 +131,37 @@ def test_activations_of_what_is_no_number(variant: str, activation: str) -> None
     assert found[0, 3].isnan()
     assert found[0, 39] == torch.inf
     assert found.isfinite().sum() == 78
+
+
+@every_variant
+def test_clamped_swiglu_of_any_magnitude_and_of_what_is_no_number(variant: str) -> None:
+    sides = torch.cat((torch.logspace(-30, 30, 61), torch.linspace(0, 110, 301), torch.tensor([torch.inf, torch.nan])))
+    sides = torch.cat((sides, -sides[sides.isfinite()]))
+    both = torch.cartesian_prod(sides, sides).t().reshape(1, -1).contiguous()
+    found = run_recorded(variant, lambda x: gated_activation(x, CLAMPED_SWIGLU), both)
+    wanted = gated_activation(both.double(), CLAMPED_SWIGLU).float()
+    torch.testing.assert_close(found, wanted, atol=2e-6, rtol=2e-6, equal_nan=True)
+
+
+def test_clamped_swiglu_of_one_side_is_not_recorded() -> None:
+    with pytest.raises(NotRecordable, match="the activation clamped_swiglu"):
+        activate(Tape().value(8), CLAMPED_SWIGLU)  # type: ignore[arg-type]
+
+
+@every_variant
+def test_queries_times_the_temperature_of_their_positions(variant: str) -> None:
+    heads, temperatures = normal(7, 3, 10), normal(7, 1, seed=1)
+
+    def scaled(heads: Value, temperatures: Value) -> Value:
+        return (heads * temperatures.view(-1, 1, 1)).to(heads.dtype)
+
+    found = run_recorded(variant, scaled, heads, temperatures, threads=2)
+    assert torch.equal(found, heads * temperatures.unsqueeze(2))
+
+
+def test_values_have_no_other_type() -> None:
+    with pytest.raises(NotRecordable, match=r"torch\.float16 of"):
+        Tape().value(8).to(torch.float16)
 
 
 @every_variant

@@ -61,7 +61,7 @@ void AttentionPlan::add_sequence(const Run& run, int64_t sequence, Division divi
     for (int64_t tile = tiles - 1; tile >= 0; tile--) {
         const int64_t first = tile * queries_at_once(), taken = std::min(queries_at_once(), queries - first);
         const int64_t end = first_position + first + taken;
-        const int64_t begin = window > 0 ? std::max<int64_t>(0, first_position + first - window + 1) : 0;
+        const int64_t begin = sight.first(first_position + first);
         const int64_t first_part = begin / kPart, last_part = (end + kPart - 1) / kPart;
         if (division == Division::heads_together) {
             tasks.push_back({sequence, 0, kv_heads, first, taken, begin, end, first_part, last_part, -1});
@@ -80,13 +80,13 @@ void AttentionPlan::add_sequence(const Run& run, int64_t sequence, Division divi
     }
 }
 
-std::pair<std::shared_ptr<AttentionPlan>, bool> AttentionPlans::find(int64_t heads, int64_t kv_heads, int64_t window,
+std::pair<std::shared_ptr<AttentionPlan>, bool> AttentionPlans::find(int64_t heads, int64_t kv_heads, Sight sight,
                                                                      const SequenceInputs& sequences) {
     for (const auto& plan : plans_) {
-        const bool alike = plan->heads == heads && plan->kv_heads == kv_heads && plan->window == window;
+        const bool alike = plan->heads == heads && plan->kv_heads == kv_heads && plan->sight == sight;
         if (alike && plan->sequences.tables == sequences.tables) return {plan, false};
     }
-    plans_.push_back(std::make_shared<AttentionPlan>(heads, kv_heads, window, sequences));
+    plans_.push_back(std::make_shared<AttentionPlan>(heads, kv_heads, sight, sequences));
     return {plans_.back(), true};
 }
 
@@ -134,7 +134,7 @@ AttentionTask Attention::given(const Run& run, const AttentionPlan::Task& task, 
     given.first_position = length - (starts[1] - starts[0]) + task.first_query;
     given.begin = std::max(task.begin, part * kPart);
     given.end = std::min(task.end, (part + 1) * kPart);
-    given.window = shape_.window;
+    given.sight = shape_.sight;
     given.scale = shape_.scale;
     given.softcap = shape_.softcap;
     given.is_prompt = run.parts.of(starts[0]).is_prompt;
@@ -180,8 +180,11 @@ void Attention::finish(const Run& run, const AttentionPlan::Task& task, int64_t 
     const int64_t first_row = run.input<int64_t>(plan_->sequences.starts)[task.sequence] + task.first_query;
     const int64_t head_dim = cache_.head_dim, group = plan_->group();
     for (int64_t row = 0; row < task.num_queries * group; row++) {
-        float* out = run.floats(to_, first_row + row / group) + (head * group + row % group) * head_dim;
-        const float inverse = 1.0f / part.total[row];
+        const int64_t query_head = head * group + row % group;
+        float* out = run.floats(to_, first_row + row / group) + query_head * head_dim;
+        // far above all scores a sink's share is infinite, and leaves nothing to them
+        const float beside = shape_.sinks == nullptr ? 0.0f : std::exp(shape_.sinks[query_head] - part.peak[row]);
+        const float inverse = 1.0f / (part.total[row] + beside);
         for (int64_t i = 0; i < head_dim; i++) out[i] = part.mixed[row * head_dim + i] * inverse;
     }
 }

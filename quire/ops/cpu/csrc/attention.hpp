@@ -13,8 +13,9 @@ namespace quire {
 struct AttentionShape {
     int64_t heads;
     float scale;
-    int64_t window;  // 0: none
-    float softcap;   // 0: none
+    Sight sight;
+    float softcap;       // 0: none
+    const float* sinks;  // of each head, the score of a key without a value; null: there are none
 };
 
 // Which inputs of a run say where sequences are.
@@ -45,14 +46,15 @@ public:
         int64_t first_task, count;
     };
 
-    AttentionPlan(int64_t heads, int64_t kv_heads, int64_t window, SequenceInputs sequences)
-        : heads(heads), kv_heads(kv_heads), window(window), sequences(sequences) {}
+    AttentionPlan(int64_t heads, int64_t kv_heads, Sight sight, SequenceInputs sequences)
+        : heads(heads), kv_heads(kv_heads), sight(sight), sequences(sequences) {}
     void make(const Run& run);
 
     int64_t group() const { return heads / kv_heads; }
     int64_t queries_at_once() const;
 
-    const int64_t heads, kv_heads, window;
+    const int64_t heads, kv_heads;
+    const Sight sight;
     const SequenceInputs sequences;
     std::vector<Task> tasks;
     std::vector<Merge> merges;
@@ -67,7 +69,7 @@ private:
 class AttentionPlans {
 public:
     // A plan, and whether it is new: then the layer that asked has to make it in every run.
-    std::pair<std::shared_ptr<AttentionPlan>, bool> find(int64_t heads, int64_t kv_heads, int64_t window,
+    std::pair<std::shared_ptr<AttentionPlan>, bool> find(int64_t heads, int64_t kv_heads, Sight sight,
                                                          const SequenceInputs& sequences);
 
 private:

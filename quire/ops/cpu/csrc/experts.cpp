@@ -147,7 +147,7 @@ void ExpertRows::assign(const Run& run, const Place& ids, const ExpertStacks& st
 void ExpertRows::form_groups(const Run& run, const Place& ids, const ExpertStacks& stacks) {
     const int64_t top_k = stacks.top_k, count = run.rows * top_k;
     grow(group_of, count);
-    grow(row_of, count);
+    grow(pair_of, count);
     grow(place_of, count);
     group_number_.assign(stacks.experts.size() * 2, 0);
     const auto over_chosen = [&](const auto& work) {
@@ -155,12 +155,12 @@ void ExpertRows::form_groups(const Run& run, const Place& ids, const ExpertStack
             for (int64_t row = part.first; row < part.last; row++) {
                 const auto* chosen = reinterpret_cast<const int32_t*>(run.at(ids, row));
                 for (int64_t rank = 0; rank < top_k; rank++) {
-                    work(row, row * top_k + rank, chosen[rank] * 2 + (part.is_prompt ? 1 : 0));
+                    work(row * top_k + rank, chosen[rank] * 2 + (part.is_prompt ? 1 : 0));
                 }
             }
         }
     };
-    over_chosen([&](int64_t, int64_t, int32_t key) { group_number_[key]++; });
+    over_chosen([&](int64_t, int32_t key) { group_number_[key]++; });
     groups.clear();
     int64_t first = 0;
     for (size_t key = 0; key < group_number_.size(); key++) {
@@ -170,12 +170,12 @@ void ExpertRows::form_groups(const Run& run, const Place& ids, const ExpertStack
         groups.push_back({&stacks.experts[key / 2], key % 2 == 1, first, first, 0, 0, 0});
         first += size;
     }
-    over_chosen([&](int64_t row, int64_t at, int32_t key) {
+    over_chosen([&](int64_t pair, int32_t key) {
         ExpertGroup& group = groups[group_number_[key]];
         const int64_t place = group.last++;
         group_of[place] = group_number_[key];
-        row_of[place] = static_cast<int32_t>(row);
-        place_of[at] = static_cast<int32_t>(place);
+        pair_of[place] = static_cast<int32_t>(pair);
+        place_of[pair] = static_cast<int32_t>(place);
     });
 }
 
@@ -242,17 +242,27 @@ struct Assign final : ExpertStep {
 
 // Packs the rows of each expert side by side, as its matrices take them.
 struct Gather final : ExpertStep {
-    Gather(std::shared_ptr<ExpertRows> rows, std::shared_ptr<const ExpertStacks> stacks, Place x)
-        : ExpertStep(std::move(rows), std::move(stacks)), x(x) {}
+    Gather(std::shared_ptr<ExpertRows> rows, std::shared_ptr<const ExpertStacks> stacks, const WeighedRows& given)
+        : ExpertStep(std::move(rows), std::move(stacks)), given(given) {}
     void run(const Run& run, int thread) override {
+        auto* const weighed = reinterpret_cast<float*>(run.pool.scratch(thread, stacks->hidden * int64_t{sizeof(float)}));
         Shares& shares = rows->gathering;
         for (auto piece = shares.take(thread); !piece.is_empty(); piece = shares.take(thread)) {
-            for (int64_t place = piece.first; place < piece.last; place++) pack(run, place);
+            for (int64_t place = piece.first; place < piece.last; place++) pack(run, place, weighed);
         }
     }
-    void pack(const Run& run, int64_t place) const {
+    // The row as the expert at this place reads it; `weighed` is room for it.
+    const float* row_at(const Run& run, int64_t place, float* weighed) const {
+        const int64_t row = rows->pair_of[place] / stacks->top_k, rank = rows->pair_of[place] % stacks->top_k;
+        const float* const x = run.floats(given.x, row);
+        if (!given.weighs_input) return x;
+        const float by = run.floats(given.factors, row)[rank];
+        for (int64_t i = 0; i < stacks->hidden; i++) weighed[i] = x[i] * by;
+        return weighed;
+    }
+    void pack(const Run& run, int64_t place, float* weighed) const {
         const ExpertGroup& group = rows->groups[rows->group_of[place]];
-        const float* const from = run.floats(x, rows->row_of[place]);
+        const float* const from = row_at(run, place, weighed);
         const auto pack_for = [&](const Matrix& matrix, int64_t at) {
             const Format format = run.kernels.format_for(matrix.layout, group.is_prompt);
             run.kernels.pack_row(from, stacks->hidden, format, rows->packed.data() + at, place - group.first);
@@ -260,7 +270,7 @@ struct Gather final : ExpertStep {
         pack_for(group.expert->gate, group.for_gate);
         if (group.for_up != group.for_gate) pack_for(group.expert->up, group.for_up);
     }
-    const Place x;
+    const WeighedRows given;
 };
 
 // activation(gate) * up, packed as the matrix down takes it.
@@ -344,10 +354,10 @@ private:
 }  // namespace
 
 void add_experts(Program& program, const std::shared_ptr<ExpertRows>& rows,
-                 const std::shared_ptr<const ExpertStacks>& stacks, Place x, Place ids) {
+                 const std::shared_ptr<const ExpertStacks>& stacks, const WeighedRows& given) {
     rows->load.emplace_back(stacks->experts.size(), 0);
-    program.add(std::make_unique<Assign>(rows, stacks, ids, rows->load.size() - 1));
-    program.add(std::make_unique<Gather>(rows, stacks, x));
+    program.add(std::make_unique<Assign>(rows, stacks, given.ids, rows->load.size() - 1));
+    program.add(std::make_unique<Gather>(rows, stacks, given));
     program.add(std::make_unique<Multiply>(rows, stacks, false));
     program.add(std::make_unique<Inner>(rows, stacks));
     program.add(std::make_unique<Multiply>(rows, stacks, true));
@@ -359,7 +369,8 @@ void SumExperts::run(const Run& run, int64_t row) const {
     std::fill(out, out + columns, 0.0f);
     for (int64_t rank = 0; rank < top_k; rank++) {
         const float* const output = rows->outputs.data() + rows->place_of[row * top_k + rank] * columns;
-        for (int64_t i = 0; i < columns; i++) out[i] += output[i] * by[rank];
+        const float factor = weighs_input ? 1.0f : by[rank];
+        for (int64_t i = 0; i < columns; i++) out[i] += output[i] * factor;
     }
 }
 

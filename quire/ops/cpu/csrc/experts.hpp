@@ -77,7 +77,7 @@ private:
 struct ExpertRows {
     std::vector<ExpertGroup> groups;  // those that have rows
     std::vector<int32_t> group_of;    // by place
-    std::vector<int32_t> row_of;      // by place
+    std::vector<int32_t> pair_of;     // by place: the row, times top_k, and the rank of the expert for it
     std::vector<int32_t> place_of;    // by row and rank
     AlignedBytes packed, packed_inner;
     std::vector<float> inner;    // [places][gate | up]
@@ -95,18 +95,26 @@ private:
     std::vector<int32_t> group_number_;  // by expert and whether rows are of prompts
 };
 
+// Rows and what an expert's is multiplied by: where experts weigh their inputs, the row itself, otherwise the output.
+struct WeighedRows {
+    Place x, ids, factors;
+    bool weighs_input;
+};
+
 // The steps from routed rows to the outputs of their experts.
 void add_experts(Program& program, const std::shared_ptr<ExpertRows>& rows,
-                 const std::shared_ptr<const ExpertStacks>& stacks, Place x, Place ids);
+                 const std::shared_ptr<const ExpertStacks>& stacks, const WeighedRows& given);
 
-// The outputs of a row's experts, each times its factor, the best first.
+// The outputs of a row's experts, the best first, each times its factor unless that has multiplied the input.
 struct SumExperts final : RowOperation {
-    SumExperts(std::shared_ptr<const ExpertRows> rows, Place factors, Place to, int64_t top_k, int64_t columns)
-        : rows(std::move(rows)), factors(factors), to(to), top_k(top_k), columns(columns) {}
+    SumExperts(std::shared_ptr<const ExpertRows> rows, Place factors, Place to, int64_t top_k, int64_t columns,
+               bool weighs_input)
+        : rows(std::move(rows)), factors(factors), to(to), top_k(top_k), columns(columns), weighs_input(weighs_input) {}
     void run(const Run& run, int64_t row) const override;
     const std::shared_ptr<const ExpertRows> rows;
     const Place factors, to;
     const int64_t top_k, columns;
+    const bool weighs_input;
 };
 
 }  // namespace quire

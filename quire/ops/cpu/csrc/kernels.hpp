@@ -7,7 +7,8 @@
 
 namespace quire {
 
-enum class Activation : int { silu = 0, gelu = 1, gelu_tanh = 2, relu = 3 };
+// The last is gpt-oss's: it changes both gate and up, so there is none without an up.
+enum class Activation : int { silu = 0, gelu = 1, gelu_tanh = 2, relu = 3, clamped_swiglu = 4 };
 
 // Weights in the order in which one thread reads them: on to `end`, then from `next` (if not null).
 struct Reading {
@@ -72,6 +73,19 @@ struct PagedCache {
     }
 };
 
+// How far back a token looks: over a window of positions or, instead, to where its own chunk of positions begins.
+struct Sight {
+    int64_t window;  // itself included; 0: none
+    int64_t chunk;   // they begin at multiples of this; 0: none
+
+    // The first position that a token at `own` sees.
+    int64_t first(int64_t own) const {
+        if (chunk > 0) return own / chunk * chunk;
+        return window > 0 && own >= window ? own - window + 1 : 0;
+    }
+    bool operator==(const Sight& other) const { return window == other.window && chunk == other.chunk; }
+};
+
 // Queries of one sequence that share a KV head, over a range of its positions.
 struct AttentionTask {
     const PagedCache* cache;
@@ -83,7 +97,7 @@ struct AttentionTask {
     int64_t num_queries;
     int64_t first_position;  // where the first query stands
     int64_t begin, end;      // positions of keys
-    int64_t window;          // positions a query sees, itself included; 0: all up to itself
+    Sight sight;
     float scale;
     float softcap;  // 0: none
     bool is_prompt;
@@ -132,7 +146,7 @@ struct Kernels {
     void (*rms_norm)(const float* x, const float* weight, int64_t columns, float eps, float offset, float* out);
     // out = (x - mean) / deviation * weight + bias; a null `bias` is 0; out may be x.
     void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t columns, float eps, float* out);
-    // out = activation(gate) * up; a null `up` is 1.
+    // out = activation(gate) * up, or what clamped_swiglu makes of both; a null `up` is 1.
     void (*gate)(const float* gate, const float* up, int64_t columns, Activation, float* out);
     void (*rotate)(float* heads, int64_t num_heads, int64_t head_dim, const float* cos, const float* sin, int64_t half);
     // y += B A x, for one page of an adapter.

@@ -17,7 +17,7 @@ constexpr int64_t kGroup = 32;
 constexpr int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // In which numbers a matrix is held.
-enum class Layout : int { q4 = 0, q8 = 1, f32 = 2, f16 = 3, bf16 = 4 };
+enum class Layout : int { q4 = 0, q8 = 1, f32 = 2, f16 = 3, bf16 = 4, mxfp4 = 5 };
 
 // 32 columns of a panel, in 4 bits each: value = scale * q + minimum.
 // Byte 64 * c + 4 * r + j holds column 8 * c + j of row r in its low half and column 8 * c + 4 + j in its high half.
@@ -33,6 +33,16 @@ struct Q8Group {
     int8_t q[kPanel * kGroup];
 };
 
+// 32 columns of a panel, in floats of 4 bits (E2M1) each: value = scale * kDoubledFloats[code]. A matrix's factor halves
+// what these are twice as much as. Codes lie as those of Q4Group.
+struct Mxfp4Group {
+    uint8_t exponent[kPanel];  // scale = 2 ** (exponent - 127); 0 stands for 0, and 255 for infinity
+    uint8_t q[kPanel * kGroup / 2];
+};
+
+// What the codes of E2M1 stand for, times two.
+constexpr int8_t kDoubledFloats[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 // Dense layouts are [columns][16 rows of the panel].
 
 // Bytes of one panel of a matrix with `columns` (a multiple of 32) columns.
@@ -40,6 +50,7 @@ constexpr int64_t panel_bytes(Layout layout, int64_t columns) {
     switch (layout) {
         case Layout::q4: return columns / kGroup * static_cast<int64_t>(sizeof(Q4Group));
         case Layout::q8: return columns / kGroup * static_cast<int64_t>(sizeof(Q8Group));
+        case Layout::mxfp4: return columns / kGroup * static_cast<int64_t>(sizeof(Mxfp4Group));
         case Layout::f32: return columns * kPanel * 4;
         default: return columns * kPanel * 2;
     }

@@ -353,21 +353,24 @@ NB_MODULE(_core, m) {
         }, "logits"_a, "ids"_a, "factors"_a, "correction"_a, "num_experts"_a, "top_k"_a, "scores"_a, "renormalize"_a,
            "scale"_a, "nearness"_a, "groups"_a, "top_groups"_a, "counted"_a)
         .def("experts", [](RecordedProgram& self, const std::vector<Matrix>& up, const std::vector<Matrix>& down,
-                           const Spot& x, const Spot& ids, int64_t hidden, int64_t size, int64_t top_k, int activation) {
-            add_experts(self, self.expert_rows, expert_stacks(up, down, hidden, size, top_k, activation), place(x),
-                        place(ids));
-        }, "up"_a, "down"_a, "x"_a, "ids"_a, "hidden"_a, "size"_a, "top_k"_a, "activation"_a)
-        .def("sum_experts", [](RecordedProgram& self, const Spot& factors, const Spot& to, int64_t top_k, int64_t columns) {
-            self.add(std::make_unique<SumExperts>(self.expert_rows, place(factors), place(to), top_k, columns));
-        }, "factors"_a, "to"_a, "top_k"_a, "columns"_a)
+                           const Spot& x, const Spot& ids, const Spot& factors, int64_t hidden, int64_t size, int64_t top_k,
+                           int activation, bool weighs_input) {
+            add_experts(self, self.expert_rows, expert_stacks(up, down, hidden, size, top_k, activation),
+                        {place(x), place(ids), place(factors), weighs_input});
+        }, "up"_a, "down"_a, "x"_a, "ids"_a, "factors"_a, "hidden"_a, "size"_a, "top_k"_a, "activation"_a, "weighs_input"_a)
+        .def("sum_experts", [](RecordedProgram& self, const Spot& factors, const Spot& to, int64_t top_k, int64_t columns,
+                               bool weighs_input) {
+            self.add(std::make_unique<SumExperts>(self.expert_rows, place(factors), place(to), top_k, columns, weighs_input));
+        }, "factors"_a, "to"_a, "top_k"_a, "columns"_a, "weighs_input"_a)
         .def("expert_load", [](const RecordedProgram& self) { return self.expert_rows->load; })
         .def("attention", [](RecordedProgram& self, const Spot& query, const Spot& to, const PagedCache& cache, int64_t heads,
-                             float scale, int64_t window, float softcap, int tables, int starts, int lengths, int count) {
+                             float scale, int64_t window, int64_t chunk, float softcap, uintptr_t sinks, int tables,
+                             int starts, int lengths, int count) {
             const SequenceInputs sequences{tables, starts, lengths, count};
-            auto [plan, is_new] = self.plans.find(heads, cache.kv_heads, window, sequences);
-            self.add(std::make_unique<Attention>(place(query), place(to), cache,
-                                                 AttentionShape{heads, scale, window, softcap}, plan, is_new));
-        }, "query"_a, "to"_a, "cache"_a, "heads"_a, "scale"_a, "window"_a, "softcap"_a, "tables"_a, "starts"_a,
-           "lengths"_a, "count"_a)
+            const AttentionShape shape{heads, scale, {window, chunk}, softcap, pointer<const float>(sinks)};
+            auto [plan, is_new] = self.plans.find(heads, cache.kv_heads, shape.sight, sequences);
+            self.add(std::make_unique<Attention>(place(query), place(to), cache, shape, plan, is_new));
+        }, "query"_a, "to"_a, "cache"_a, "heads"_a, "scale"_a, "window"_a, "chunk"_a, "softcap"_a, "sinks"_a,
+           "tables"_a, "starts"_a, "lengths"_a, "count"_a)
         .def("run", run_program, "machine"_a, "rows"_a, "first_prompt"_a, "last_prompt"_a, "inputs"_a, unlocked);
 }

@@ -22,9 +22,9 @@ struct Place {
     int64_t lane;
 };
 
-// Column within a group of 4 bits.
-void set_q4(Q4Group& group, int64_t lane, int64_t column, uint8_t q) {
-    uint8_t& both = group.q[64 * (column / 8) + 4 * lane + column % 4];
+// Column within a group of 4 bits, whose codes begin at `codes`.
+void set_q4(uint8_t* codes, int64_t lane, int64_t column, uint8_t q) {
+    uint8_t& both = codes[64 * (column / 8) + 4 * lane + column % 4];
     both |= column % 8 < 4 ? q : static_cast<uint8_t>(q << 4);
 }
 
@@ -33,10 +33,10 @@ void set_q8(Q8Group& group, int64_t lane, int64_t column, int8_t q) {
 }
 
 // ggml's 16 bytes of nibbles: byte i holds columns i and 16 + i.
-void set_nibbles(Q4Group& group, int64_t lane, const uint8_t* nibbles) {
+void set_nibbles(uint8_t* codes, int64_t lane, const uint8_t* nibbles) {
     for (int64_t i = 0; i < 16; i++) {
-        set_q4(group, lane, i, nibbles[i] & 0xf);
-        set_q4(group, lane, 16 + i, nibbles[i] >> 4);
+        set_q4(codes, lane, i, nibbles[i] & 0xf);
+        set_q4(codes, lane, 16 + i, nibbles[i] >> 4);
     }
 }
 
@@ -44,13 +44,18 @@ void pack_q4_0(const uint8_t* block, Q4Group& group, int64_t lane) {
     const uint16_t scale = half_at(block);
     group.scale[lane] = scale;
     group.minimum[lane] = half_of_float(float_of_half(scale) * -8.0f);
-    set_nibbles(group, lane, block + 2);
+    set_nibbles(group.q, lane, block + 2);
 }
 
 void pack_q4_1(const uint8_t* block, Q4Group& group, int64_t lane) {
     group.scale[lane] = half_at(block);
     group.minimum[lane] = half_at(block + 2);
-    set_nibbles(group, lane, block + 4);
+    set_nibbles(group.q, lane, block + 4);
+}
+
+void pack_mxfp4(const uint8_t* block, Mxfp4Group& group, int64_t lane) {
+    group.exponent[lane] = block[0];
+    set_nibbles(group.q, lane, block + 1);
 }
 
 // 256 columns: two scales, 12 bytes of eight 6-bit scales and minima, 128 bytes of nibbles.
@@ -65,7 +70,7 @@ void pack_q4_k(const uint8_t* block, Q4Group* groups, int64_t lane) {
         groups[part].minimum[lane] = half_of_float(-minimum * static_cast<float>(m));
         const uint8_t* nibbles = block + 16 + part / 2 * 32;
         for (int64_t i = 0; i < 32; i++) {
-            set_q4(groups[part], lane, i, part % 2 == 0 ? nibbles[i] & 0xf : nibbles[i] >> 4);
+            set_q4(groups[part].q, lane, i, part % 2 == 0 ? nibbles[i] & 0xf : nibbles[i] >> 4);
         }
     }
 }
@@ -110,6 +115,7 @@ int64_t source_row_bytes(Source source, int64_t columns) {
         case Source::q4_1: return columns / 32 * 20;
         case Source::q4_k: return columns / 256 * 144;
         case Source::q8_0: return columns / 32 * 34;
+        case Source::mxfp4: return columns / 32 * 17;
         case Source::f32: return columns * 4;
         default: return columns * 2;
     }
@@ -120,6 +126,7 @@ void pack_matrix_row(Source source, const uint8_t* from, int64_t columns, Layout
     const int64_t lane = row % kPanel;
     auto* q4 = reinterpret_cast<Q4Group*>(panel);
     auto* q8 = reinterpret_cast<Q8Group*>(panel);
+    auto* mxfp4 = reinterpret_cast<Mxfp4Group*>(panel);
     if (source == Source::q4_k) {
         for (int64_t block = 0; block < columns / 256; block++) pack_q4_k(from + block * 144, q4 + block * 8, lane);
         return;
@@ -133,6 +140,7 @@ void pack_matrix_row(Source source, const uint8_t* from, int64_t columns, Layout
             case Source::q4_0: pack_q4_0(from + group * 18, q4[group], lane); break;
             case Source::q4_1: pack_q4_1(from + group * 20, q4[group], lane); break;
             case Source::q8_0: pack_q8_0(from + group * 34, q8[group], lane); break;
+            case Source::mxfp4: pack_mxfp4(from + group * 17, mxfp4[group], lane); break;
             default:
                 pack_floats_q8(reinterpret_cast<const float*>(from) + group * kGroup, count, q8[group], lane);
         }

@@ -7,9 +7,9 @@
 
 namespace quire {
 
-// What a row is packed from. The first four are ggml's blocks, which 4 or 8 bits hold exactly; all other packed types
-// come as floats.
-enum class Source : int { q4_0 = 0, q4_1 = 1, q4_k = 2, q8_0 = 3, f32 = 4, f16 = 5, bf16 = 6 };
+// What a row is packed from. The first four and the last are ggml's blocks, which 4 or 8 bits hold exactly; all other
+// packed types come as floats.
+enum class Source : int { q4_0 = 0, q4_1 = 1, q4_k = 2, q8_0 = 3, f32 = 4, f16 = 5, bf16 = 6, mxfp4 = 7 };
 
 // Float16 holds scales of rows that came as floats after they were multiplied by this, a power of two.
 constexpr float kFloatScale = 64.0f;

@@ -13,12 +13,14 @@ struct Case {
     KVType type;
     int64_t head_dim, kv_heads, group, num_queries, first_position, begin, end, window;
     float softcap;
+    int64_t chunk = 0;
 
     std::string name() const {
         return "attend: type " + std::to_string(static_cast<int>(type)) + ", head_dim " + std::to_string(head_dim) +
                ", group " + std::to_string(group) + ", queries " + std::to_string(num_queries) + " from " +
                std::to_string(first_position) + ", keys " + std::to_string(begin) + " to " + std::to_string(end) +
-               ", window " + std::to_string(window) + ", softcap " + std::to_string(softcap);
+               ", window " + std::to_string(window) + ", chunk " + std::to_string(chunk) + ", softcap " +
+               std::to_string(softcap);
     }
 };
 
@@ -93,7 +95,8 @@ struct Expected {
 
     Expected(const Case& the, const Sample& sample, const AttentionTask& task, int64_t row) : mean(the.head_dim) {
         const int64_t own = the.first_position + row / the.group, width = the.kv_heads * the.head_dim;
-        const int64_t first = the.window > 0 ? std::max(the.begin, own - the.window + 1) : the.begin;
+        const int64_t seen = the.chunk > 0 ? own - own % the.chunk : the.window > 0 ? own - the.window + 1 : 0;
+        const int64_t first = std::max(the.begin, seen);
         const float* query = task.queries + row / the.group * task.query_stride + row % the.group * the.head_dim;
         std::vector<double> scores;
         for (int64_t position = first; position < std::min(the.end, own + 1); position++) {
@@ -124,7 +127,7 @@ void check_case(const Kernels& kernels, const Case& the, const Sample& sample, b
     queries.fill(numbers, -1, 1);
     for (int64_t kv_head = 0; kv_head < the.kv_heads; kv_head++) {
         const AttentionTask task{&sample.cache, sample.table.get(), kv_head, the.group, queries.get(), stride,
-                                 the.num_queries, the.first_position, the.begin, the.end, the.window,
+                                 the.num_queries, the.first_position, the.begin, the.end, {the.window, the.chunk},
                                  2.0f / std::sqrt(static_cast<float>(the.head_dim)), the.softcap, is_prompt};
         Exact<float> mixed(rows * the.head_dim), peak(rows), total(rows);
         Exact<uint8_t> scratch(kernels.attend_scratch(rows, the.head_dim));
@@ -162,6 +165,7 @@ void test_attend(const Kernels& kernels, Checks& checks) {
             check_case(kernels, {type, head_dim, 1, 4, 9, 61, 0, 70, 13, 0}, numbers, checks);    // with a window
             check_case(kernels, {type, head_dim, 1, 1, 3, 150, 64, 133, 0, 0}, numbers, checks);  // a part of positions
             check_case(kernels, {type, head_dim, 1, 2, 3, 150, 7, 100, 40, 0}, numbers, checks);  // nothing to see
+            check_case(kernels, {type, head_dim, 1, 4, 9, 61, 48, 70, 0, 0, 16}, numbers, checks);  // over two chunks
         }
     }
     check_case(kernels, {KVType::f16, 64, 1, 3, 32, 40, 0, 72, 0, 0}, numbers, checks);  // as many rows as a task has

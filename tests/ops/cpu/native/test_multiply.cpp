@@ -9,8 +9,8 @@
 namespace quire {
 namespace {
 
-constexpr Layout kLayouts[] = {Layout::q4, Layout::q8, Layout::f32, Layout::f16, Layout::bf16};
-constexpr const char* kLayoutNames[] = {"q4", "q8", "f32", "f16", "bf16"};
+constexpr Layout kLayouts[] = {Layout::q4, Layout::q8, Layout::f32, Layout::f16, Layout::bf16, Layout::mxfp4};
+constexpr const char* kLayoutNames[] = {"q4", "q8", "f32", "f16", "bf16", "mxfp4"};
 
 std::string named(const char* what, Layout layout, int64_t rows, int64_t columns) {
     return std::string(what) + " " + kLayoutNames[static_cast<int>(layout)] + " [" + std::to_string(rows) + ", " +
@@ -47,19 +47,27 @@ private:
         const double step = decoded(scale, kHalfMantissa), offset = decoded(minimum, kHalfMantissa);
         auto& q4 = reinterpret_cast<Q4Group*>(panel)[first / kGroup];
         auto& q8 = reinterpret_cast<Q8Group*>(panel)[first / kGroup];
+        auto& mxfp4 = reinterpret_cast<Mxfp4Group*>(panel)[first / kGroup];
+        const auto exponent = static_cast<int>(numbers.below(4)) - 6;
         if (matrix.layout == Layout::q4) {
             q4.scale[lane] = scale;
             q4.minimum[lane] = minimum;
         } else if (matrix.layout == Layout::q8) {
             q8.scale[lane] = scale;
+        } else if (matrix.layout == Layout::mxfp4) {
+            mxfp4.exponent[lane] = static_cast<uint8_t>(127 + exponent);
         }
         for (int64_t column = first; column < last; column++) {
             const int64_t within = column - first;
             double& value = values[row * matrix.columns + column];
             if (matrix.layout == Layout::q4) {
                 const auto q = static_cast<uint8_t>(numbers.below(16));
-                q4.q[64 * (within / 8) + 4 * lane + within % 4] |= within % 8 < 4 ? q : static_cast<uint8_t>(q << 4);
+                set_nibble(q4.q, lane, within, q);
                 value = step * q + offset;
+            } else if (matrix.layout == Layout::mxfp4) {
+                const auto code = static_cast<uint8_t>(numbers.below(16));
+                set_nibble(mxfp4.q, lane, within, code);
+                value = std::ldexp(2 * small_float(code), exponent);
             } else if (matrix.layout == Layout::q8) {
                 const auto q = static_cast<int8_t>(numbers.below(255) - 127);
                 q8.q[64 * (within / 4) + 4 * lane + within % 4] = q;
@@ -68,6 +76,17 @@ private:
                 value = set_dense(panel, column * kPanel + lane, numbers.between(-1, 1));
             }
         }
+    }
+
+    static void set_nibble(uint8_t* codes, int64_t lane, int64_t within, uint8_t code) {
+        codes[64 * (within / 8) + 4 * lane + within % 4] |= within % 8 < 4 ? code : static_cast<uint8_t>(code << 4);
+    }
+
+    // E2M1: a sign, two bits of exponent and one of fraction.
+    static double small_float(uint8_t code) {
+        const int exponent = code >> 1 & 3, fraction = code & 1;
+        const double magnitude = exponent == 0 ? 0.5 * fraction : std::ldexp(1 + 0.5 * fraction, exponent - 1);
+        return code & 8 ? -magnitude : magnitude;
     }
 
     double set_dense(uint8_t* panel, int64_t at, float value) {

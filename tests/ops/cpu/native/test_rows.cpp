@@ -85,6 +85,22 @@ void test_gate(const Kernels& kernels, Numbers& numbers, Checks& checks) {
     }
 }
 
+void test_clamped_swiglu(const Kernels& kernels, Numbers& numbers, Checks& checks) {
+    for (const int64_t columns : kCounts) {
+        for (const float width : {4.0f, 20.0f, 200.0f}) {
+            Exact<float> gates(columns), up(columns), out(columns);
+            gates.fill(numbers, -width, width);
+            up.fill(numbers, -width, width);
+            kernels.gate(gates.get(), up.get(), columns, Activation::clamped_swiglu, out.get());
+            for (int64_t i = 0; i < columns; i++) {
+                const double gate = std::min(double{gates[i]}, 7.0), above = std::clamp(double{up[i]}, -7.0, 7.0) + 1;
+                const double wanted = gate / (1 + std::exp(-1.702 * gate)) * above;
+                checks.near(out[i], wanted, 4e-6 * (std::abs(wanted) + 1), "clamped_swiglu of " + std::to_string(gates[i]));
+            }
+        }
+    }
+}
+
 void test_rotate(const Kernels& kernels, Numbers& numbers, Checks& checks) {
     for (const int64_t head_dim : {2, 14, 64, 80, 128}) {
         for (const int64_t half : {head_dim / 2, head_dim / 4}) {  // all of a head, or its first half
@@ -186,6 +202,7 @@ void test_rows(const Kernels& kernels, Checks& checks) {
     test_rms_norm(kernels, numbers, checks);
     test_layer_norm(kernels, numbers, checks);
     test_gate(kernels, numbers, checks);
+    test_clamped_swiglu(kernels, numbers, checks);
     test_rotate(kernels, numbers, checks);
     test_store_kv(kernels, numbers, checks);
     test_argmax(kernels, numbers, checks);

@@ -46,8 +46,42 @@ inline EightColumns eight_columns(const Q8Group& group, int64_t chunk, int part)
     return {load_bytes(q), load_bytes(q + 64)};
 }
 
+// Above 0, so that they are multiplied as nibbles are: what a group's minimum takes off again.
+constexpr int8_t kFloatsAbove = 12;
+
+// By code, once for every 16 bytes of a register.
+struct FloatTable {
+    alignas(64) int8_t above[64] = {};
+
+    constexpr FloatTable() {
+        for (int i = 0; i < 64; i++) above[i] = static_cast<int8_t>(kDoubledFloats[i % 16] + kFloatsAbove);
+    }
+};
+constexpr FloatTable kFloatTable;
+
+// What codes of E2M1 stand for, times two and kFloatsAbove more.
+inline Bytes floats_of(Bytes codes) {
+#if defined(__AVX512F__)
+    return bits_as<Bytes>(_mm512_shuffle_epi8(_mm512_load_si512(kFloatTable.above), bits_as<__m512i>(codes)));
+#elif defined(__AVX2__)
+    const __m256i above = _mm256_load_si256(reinterpret_cast<const __m256i*>(kFloatTable.above));
+    return bits_as<Bytes>(_mm256_shuffle_epi8(above, bits_as<__m256i>(codes)));
+#elif defined(__ARM_NEON)
+    return bits_as<Bytes>(vqtbl1q_s8(vld1q_s8(kFloatTable.above), bits_as<uint8x16_t>(codes)));
+#else
+    for (int64_t i = 0; i < 4 * kWidth; i++) codes[i] = kFloatTable.above[codes[i]];
+    return codes;
+#endif
+}
+
+inline EightColumns eight_columns(const Mxfp4Group& group, int64_t chunk, int part) {
+    const Bytes packed = load_bytes(group.q + 64 * chunk + 4 * kWidth * part);
+    return {floats_of(low_nibbles(packed)), floats_of(high_nibbles(packed))};
+}
+
+// Whether what becomes of a group's nibbles is multiplied: bytes from 0 to 24.
 template <typename Group>
-constexpr bool kIsNibbles = std::is_same<Group, Q4Group>::value;
+constexpr bool kIsNibbles = std::is_same<Group, Q4Group>::value || std::is_same<Group, Mxfp4Group>::value;
 
 // Sums of dot products begin here, and are floats afterwards. NEON begins with the bits of 1.5 * 2^23: what is added to
 // them is a whole number of units of that float, and one subtraction, which both vector pipes of a Neoverse do, replaces
@@ -65,7 +99,7 @@ inline Floats as_floats(Ints sums) { return __builtin_convertvector(sums, Floats
 
 #if defined(__AVX512VNNI__)
 
-// Weights of 0 to 15 times signed activations.
+// Weights of 0 to 24 times signed activations.
 inline Ints dot_nibbles(Ints sums, Bytes weights, Bytes x) {
     return bits_as<Ints>(_mm512_dpbusd_epi32(bits_as<__m512i>(sums), bits_as<__m512i>(weights), bits_as<__m512i>(x)));
 }

@@ -21,17 +21,17 @@
 namespace quire {
 namespace {
 
-bool is_integer(Layout layout) { return layout == Layout::q4 || layout == Layout::q8; }
+bool is_in_bytes(Layout layout) { return layout == Layout::q4 || layout == Layout::q8 || layout == Layout::mxfp4; }
 
 // On AMX a prompt's many rows are fastest in bfloat16, which takes more time for each of the weights and less for each row;
 // answers, mostly few rows at a time, in bytes. It goes by what a token is, not by how many there happen to be, since
 // the two round differently.
 Format format_for(Layout layout, bool is_prompt) {
 #if defined(__AMX_BF16__)
-    if (layout != Layout::f32 && (is_prompt || !is_integer(layout))) return Format::bf16;
+    if (layout != Layout::f32 && (is_prompt || !is_in_bytes(layout))) return Format::bf16;
 #endif
     (void)is_prompt;
-    return is_integer(layout) ? Format::i8 : Format::f32;
+    return is_in_bytes(layout) ? Format::i8 : Format::f32;
 }
 
 int64_t multiply_scratch(int64_t columns) {
@@ -52,10 +52,11 @@ void multiply(const Matmul& matmul, int64_t first_panel, int64_t last_panel, uin
         return;
     }
     if (matmul.x.format == Format::i8 && matmul.rows >= kFewestRowsInTiles) {
-        const auto in_tiles = matmul.matrix->layout == Layout::q4 ? multiply_bytes_in_tiles<Q4Group>
-                                                                  : multiply_bytes_in_tiles<Q8Group>;
-        in_tiles(matmul, first_panel, last_panel, scratch);
-        return;
+        switch (matmul.matrix->layout) {
+            case Layout::q4: return multiply_bytes_in_tiles<Q4Group>(matmul, first_panel, last_panel, scratch);
+            case Layout::mxfp4: return multiply_bytes_in_tiles<Mxfp4Group>(matmul, first_panel, last_panel, scratch);
+            default: return multiply_bytes_in_tiles<Q8Group>(matmul, first_panel, last_panel, scratch);
+        }
     }
 #elif defined(__ARM_FEATURE_DOTPROD)
     if (multiply_wide(matmul, first_panel, last_panel, scratch)) return;

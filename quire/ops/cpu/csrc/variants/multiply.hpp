@@ -14,11 +14,15 @@ namespace {
 // Scales and minima of part `part` of a group; a type without minima has kHasMinimum false.
 inline Floats scale_of(const Q4Group& group, int part) { return load_half(group.scale + kWidth * part); }
 inline Floats scale_of(const Q8Group& group, int part) { return load_half(group.scale + kWidth * part); }
+inline Floats scale_of(const Mxfp4Group& group, int part) { return load_exponents(group.exponent + kWidth * part); }
 inline Floats minimum_of(const Q4Group& group, int part) { return load_half(group.minimum + kWidth * part); }
+inline Floats minimum_of(const Mxfp4Group& group, int part) {
+    return scale_of(group, part) * static_cast<float>(-kFloatsAbove);
+}
 
 // Whether these groups are a matrix's own, read from memory, rather than what was made of them.
 template <typename Group>
-constexpr bool kIsStored = std::is_same<Group, Q4Group>::value || std::is_same<Group, Q8Group>::value;
+constexpr bool kIsStored = kIsNibbles<Group> || std::is_same<Group, Q8Group>::value;
 
 template <typename Group>
 constexpr bool kHasMinimum = true;
@@ -114,10 +118,14 @@ struct Tile {
     void add_bytes(const Matmul& matmul, int64_t panel, int64_t first_row, int first_part) {
         const uint8_t* data = matmul.matrix->panel(panel);
         const int64_t groups = matmul.matrix->padded_columns() / kGroup;
-        if (matmul.matrix->layout == Layout::q4) {
-            add_groups(reinterpret_cast<const Q4Group*>(data), groups, matmul, first_row, first_part);
-        } else {
-            add_groups(reinterpret_cast<const Q8Group*>(data), groups, matmul, first_row, first_part);
+        switch (matmul.matrix->layout) {
+            case Layout::q4:
+                return add_groups(reinterpret_cast<const Q4Group*>(data), groups, matmul, first_row, first_part);
+            case Layout::q8:
+                return add_groups(reinterpret_cast<const Q8Group*>(data), groups, matmul, first_row, first_part);
+            case Layout::mxfp4:
+                return add_groups(reinterpret_cast<const Mxfp4Group*>(data), groups, matmul, first_row, first_part);
+            default: return;  // comes in floats
         }
     }
 
@@ -252,6 +260,12 @@ inline void multiply_panels(const Matmul& matmul, int64_t first_panel, int64_t l
     }
 }
 
+// A row's code of a column, both within a group of 4 bits.
+inline int code_at(const uint8_t* q, int64_t lane, int64_t column) {
+    const uint8_t both = q[64 * (column / 8) + 4 * lane + column % 4];
+    return column % 8 < 4 ? both & 0xf : both >> 4;
+}
+
 // The values of one row, for embeddings.
 inline void matrix_row(const Matrix& matrix, int64_t row, float* out) {
     const uint8_t* data = matrix.panel(row / kPanel);
@@ -260,10 +274,12 @@ inline void matrix_row(const Matrix& matrix, int64_t row, float* out) {
         float value = 0;
         if (matrix.layout == Layout::q4) {
             const Q4Group& group = reinterpret_cast<const Q4Group*>(data)[column / kGroup];
-            const int64_t within = column % kGroup, chunk = within / 8, j = within % 4;
-            const uint8_t both = group.q[64 * chunk + 4 * lane + j];
-            const int q = within % 8 < 4 ? both & 0xf : both >> 4;
-            value = float_of_half(group.scale[lane]) * static_cast<float>(q) + float_of_half(group.minimum[lane]);
+            const auto q = static_cast<float>(code_at(group.q, lane, column % kGroup));
+            value = float_of_half(group.scale[lane]) * q + float_of_half(group.minimum[lane]);
+        } else if (matrix.layout == Layout::mxfp4) {
+            const Mxfp4Group& group = reinterpret_cast<const Mxfp4Group*>(data)[column / kGroup];
+            const auto scale = bits_as<float>(static_cast<uint32_t>(group.exponent[lane]) << 23);
+            value = scale * kDoubledFloats[code_at(group.q, lane, column % kGroup)];
         } else if (matrix.layout == Layout::q8) {
             const Q8Group& group = reinterpret_cast<const Q8Group*>(data)[column / kGroup];
             const int64_t within = column % kGroup;

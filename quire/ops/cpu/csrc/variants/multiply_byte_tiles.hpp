@@ -25,12 +25,12 @@ inline TileShapes byte_tiles() {
 
 constexpr int64_t kGroupTileBytes = 8 * 64;  // 32 columns, 4 in each row of the tile
 
-inline void unpack(const Q4Group& group, uint8_t* to) {
+template <typename Group>
+inline void unpack(const Group& group, uint8_t* to) {
     for (int64_t chunk = 0; chunk < 4; chunk++, to += 128) {
-        const Bytes packed = load_bytes(group.q + 64 * chunk);
-        const Bytes low = low_nibbles(packed), high = high_nibbles(packed);
-        std::memcpy(to, &low, 64);
-        std::memcpy(to + 64, &high, 64);
+        const EightColumns columns = eight_columns(group, chunk, 0);
+        std::memcpy(to, &columns.first, 64);
+        std::memcpy(to + 64, &columns.last, 64);
     }
 }
 

@@ -51,16 +51,34 @@ inline void expand(const Q4Group* groups, int64_t count, const Reading& reading,
     }
 }
 
+// Four columns, whose bytes `weights` makes numbers of.
+template <typename Weights>
+inline void expand_four(Bytes columns, Weights weights, uint8_t* to) {
+    const auto bytes = bits_as<Ints>(columns);
+    const auto value = [&](Ints q) { return weights(__builtin_convertvector(q, Floats)); };
+    store_pair(to, value(bytes << 24 >> 24), value(bytes << 16 >> 24));
+    store_pair(to + 64, value(bytes << 8 >> 24), value(bytes >> 24));
+}
+
 inline void expand(const Q8Group* groups, int64_t count, const Reading& reading, uint8_t* to) {
     for (int64_t group = 0; group < count; group++, groups++) {
         fetch_ahead<sizeof(Q8Group)>(groups, reading);
         const Floats scale = load_half(groups->scale);
         for (int64_t chunk = 0; chunk < 8; chunk++, to += 128) {
-            Ints bytes;
-            std::memcpy(&bytes, groups->q + 64 * chunk, 64);
-            const auto weights = [&](Ints q) { return __builtin_convertvector(q, Floats) * scale; };
-            store_pair(to, weights(bytes << 24 >> 24), weights(bytes << 16 >> 24));
-            store_pair(to + 64, weights(bytes << 8 >> 24), weights(bytes >> 24));
+            expand_four(load_bytes(groups->q + 64 * chunk), [&](Floats q) { return q * scale; }, to);
+        }
+    }
+}
+
+inline void expand(const Mxfp4Group* groups, int64_t count, const Reading& reading, uint8_t* to) {
+    for (int64_t group = 0; group < count; group++, groups++) {
+        fetch_ahead<sizeof(Mxfp4Group)>(groups, reading);
+        const Floats scale = scale_of(*groups, 0), offset = minimum_of(*groups, 0);
+        const auto weights = [&](Floats q) { return q * scale + offset; };
+        for (int64_t chunk = 0; chunk < 4; chunk++, to += 256) {
+            const EightColumns columns = eight_columns(*groups, chunk, 0);
+            expand_four(columns.first, weights, to);
+            expand_four(columns.last, weights, to + 128);
         }
     }
 }
@@ -72,6 +90,7 @@ inline void expand_panel(const Matrix& matrix, int64_t panel, const Reading& rea
     switch (matrix.layout) {
         case Layout::q4: return expand(reinterpret_cast<const Q4Group*>(data), groups, reading, to);
         case Layout::q8: return expand(reinterpret_cast<const Q8Group*>(data), groups, reading, to);
+        case Layout::mxfp4: return expand(reinterpret_cast<const Mxfp4Group*>(data), groups, reading, to);
         case Layout::f16: return expand(halves, columns, load_half, to);
         case Layout::bf16: return expand(halves, columns, load_brain, to);
         case Layout::f32: return;  // never comes in bfloat16

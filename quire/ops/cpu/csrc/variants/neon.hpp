@@ -53,7 +53,7 @@ struct Shorts {
     }
 };
 
-// 16 bits hold 8 products of nibbles with bytes, 8 * 15 * 127, but only 2 of bytes with bytes, since neither packed
+// 16 bits hold 8 products of nibbles with bytes, 8 * 24 * 127, but only 2 of bytes with bytes, since neither packed
 // weights nor activations are ever -128.
 template <int kRows, int kCount, typename Group>
 inline void dot_group(const Group& group, int first_part, const int8_t (*rows)[kGroup], Ints (&sums)[kRows][kCount]) {

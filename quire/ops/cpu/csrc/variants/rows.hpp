@@ -71,19 +71,31 @@ inline Floats activate(Floats x, Activation activation) {
     }
 }
 
+// gpt-oss's: gate * sigmoid(1.702 gate) * (up + 1), both clamped, gates from above alone. In this order NaN stays.
+inline Floats clamped_swiglu(Floats gate, Floats up) {
+    const Floats most = all(7.0f), least = all(-7.0f);
+    gate = most < gate ? most : gate;
+    up = most < up ? most : (up < least ? least : up);
+    return gate / (exp_of(gate * -1.702f) + 1.0f) * (up + 1.0f);
+}
+
+inline Floats gated(Floats gate, Floats up, Activation activation) {
+    return activation == Activation::clamped_swiglu ? clamped_swiglu(gate, up) : activate(gate, activation) * up;
+}
+
 inline void gate(const float* gates, const float* up, int64_t columns, Activation activation, float* out) {
     int64_t column = 0;
     for (; column + kWidth <= columns; column += kWidth) {
-        const Floats value = activate(load(gates + column), activation);
-        store(out + column, up == nullptr ? value : value * load(up + column));
+        const Floats value = load(gates + column);
+        store(out + column, up == nullptr ? activate(value, activation) : gated(value, load(up + column), activation));
     }
     if (column < columns) {
-        float rest[kWidth] = {};
+        float rest[kWidth] = {}, rest_up[kWidth] = {};
         std::copy(gates + column, gates + columns, rest);
-        const Floats value = activate(load(rest), activation);
-        for (int64_t lane = 0; column < columns; lane++, column++) {
-            out[column] = up == nullptr ? value[lane] : value[lane] * up[column];
-        }
+        if (up != nullptr) std::copy(up + column, up + columns, rest_up);
+        const Floats value = load(rest);
+        const Floats result = up == nullptr ? activate(value, activation) : gated(value, load(rest_up), activation);
+        for (int64_t lane = 0; column < columns; lane++, column++) out[column] = result[lane];
     }
 }
 

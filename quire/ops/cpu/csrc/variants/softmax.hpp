@@ -38,7 +38,7 @@ struct Seen {
     Seen(const AttentionTask& task, int64_t row, const KVRows& block) {
         const int64_t own = task.first_position + row / task.group;  // the query's own position
         last = std::min(block.count, own + 1 - block.begin);
-        first = task.window > 0 ? std::max<int64_t>(0, own - task.window + 1 - block.begin) : 0;
+        first = std::max<int64_t>(0, task.sight.first(own) - block.begin);
     }
     // Whether any of the kWidth keys from `key` on is seen.
     bool any(int64_t key) const { return key < last && key + kWidth > first; }

@@ -181,6 +181,26 @@ inline Floats load_bytes_as_floats(const int8_t* from) {
 #endif
 }
 
+// 2 ** (byte - 127) for kWidth bytes, 0 for 0.
+inline Floats load_exponents(const uint8_t* from) {
+#if defined(__AVX512F__)
+    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    return bits_as<Floats>(_mm512_slli_epi32(wide, 23));
+#elif defined(__AVX2__)
+    const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+    return bits_as<Floats>(_mm256_slli_epi32(wide, 23));
+#elif defined(__ARM_NEON)
+    int32_t bytes;
+    std::memcpy(&bytes, from, sizeof(bytes));
+    const uint16x8_t halves = vmovl_u8(vreinterpret_u8_s32(vdup_n_s32(bytes)));
+    return bits_as<Floats>(vshlq_n_u32(vmovl_u16(vget_low_u16(halves)), 23));
+#else
+    Words bits;
+    for (int64_t lane = 0; lane < kWidth; lane++) bits[lane] = static_cast<uint32_t>(from[lane]) << 23;
+    return bits_as<Floats>(bits);
+#endif
+}
+
 // Across a vector
 
 inline float sum_of(Floats value) {

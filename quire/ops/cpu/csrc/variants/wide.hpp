@@ -132,7 +132,8 @@ inline EightColumns eight_columns(const WideGroup<true>& group, int64_t chunk, i
     return {load_bytes(q), load_bytes(q + 64)};
 }
 
-inline void widen(const Q4Group& group, WideGroup<true>& wide) {
+template <typename Group>
+inline void widen(const Group& group, WideGroup<true>& wide) {
     for (int part = 0; part < kParts; part++) {
         store(wide.scale + kWidth * part, scale_of(group, part));
         store(wide.minimum + kWidth * part, minimum_of(group, part));
@@ -178,6 +179,10 @@ inline bool multiply_wide(const Matmul& matmul, int64_t first_panel, int64_t las
     if (matmul.x.format != Format::i8 || matmul.rows < kFewestWideRows) return false;
     if (matmul.matrix->layout == Layout::q4) {
         multiply_widened<Q4Group>(matmul, first_panel, last_panel, scratch);
+        return true;
+    }
+    if (matmul.matrix->layout == Layout::mxfp4) {
+        multiply_widened<Mxfp4Group>(matmul, first_panel, last_panel, scratch);
         return true;
     }
     if constexpr (kWidensBytes) multiply_widened<Q8Group>(matmul, first_panel, last_panel, scratch);
