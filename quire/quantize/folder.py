@@ -52,7 +52,7 @@ def write_folder(
 
 
 class Calibration:
-    """The calibration text on its way through the layers: as they were, and as they were written."""
+    """The calibration text on its way through the layers."""
 
     def __init__(
         self, source: Source, tokenizer: Tokenizer, options: QuantizeOptions, plan: FolderPlan, device: torch.device
@@ -62,27 +62,19 @@ class Calibration:
         self._model = LayerwiseModel(source.spec, source.checkpoint, device)
         pieces = calibration_pieces(tokenizer, options.calibration, source.spec.max_position)
         self._texts: list[Text] = self._model.begin(pieces)
-        self._unquantized: list[Text] = self._model.begin(pieces)
 
     def inputs(self, index: int) -> dict[str, Inputs]:
-        """What the matrices of a layer see of it, behind quantized layers and behind others."""
-        layer, found = self._model.layer(index, self._source.checkpoint), dict[str, Inputs]()
+        """What the matrices of a layer see of it."""
+        layer = self._model.layer(index, self._source.checkpoint)
         with watching(layer) as seen:
-            for text, unquantized in zip(self._texts, self._unquantized, strict=True):
-                self._model.run(layer, unquantized)
-                wanted = dict(seen)
+            for text in self._texts:
                 self._model.run(layer, text)
-                for name, x in seen.items():
-                    if name not in found:
-                        found[name] = Inputs(x.shape[-1], x.device)
-                    found[name].add(x, wanted[name])
-        return found
+        return seen
 
     def advance(self, index: int, folder: PartialFolder) -> None:
-        """Through a layer as it was written, and as it was."""
+        """Through a layer as it was written."""
         written = folder.layer(index, self._source.spec, self._plan.schemes)
         self._model.advance(self._model.layer(index, written, self._plan.schemes, expand=True), self._texts)
-        self._model.advance(self._model.layer(index, self._source.checkpoint), self._unquantized)
 
 
 def _record(source: Source, options: QuantizeOptions) -> dict[str, Any]:

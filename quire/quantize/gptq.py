@@ -12,8 +12,6 @@ from quire.quantize.grid import Grid, Scaling, in_groups, search
 _DAMPING = 0.01
 """Of the mean of the Gram matrix's diagonal, added to it, so that it can be inverted."""
 _MOST_DAMPING = 1.0
-_MADE_UP = 0.5
-"""Of what layers before have changed in a matrix's inputs, the part that its weights make up for."""
 _AT_ONCE = 64
 """Columns whose errors are kept before they are spread over all that follow."""
 
@@ -50,17 +48,6 @@ def gptq(
             errors[place - first] = error
         rest[last:] -= factor[first:last, last:].t() @ errors
     return codes.t(), scaling
-
-
-def made_up(weight: Tensor, gram: Tensor, drift: Tensor) -> Tensor:
-    """The weight that gives for the inputs x that it sees about what it would give for the inputs w behind layers that
-    are not quantized: least squares, of which a share is taken, since they fit the calibration text too well.
-
-    `gram` is xᵀx, and `drift` (w - x)ᵀx.
-    """
-    damped = gram + torch.eye(len(gram), device=gram.device) * gram.diagonal().mean() * _DAMPING
-    lower, failed = torch.linalg.cholesky_ex(damped)
-    return weight if failed else weight + _MADE_UP * torch.cholesky_solve((weight @ drift).t(), lower).t()
 
 
 def _rescale(scaling: Scaling, group: int, weight: Tensor, importance: Tensor, grid: Grid, dtype: torch.dtype) -> None:

@@ -13,18 +13,15 @@ class Inputs:
     def __init__(self, columns: int, device: torch.device) -> None:
         self.gram = torch.zeros(columns, columns, device=device)
         """xᵀx."""
-        self.drift = torch.zeros(columns, columns, device=device)
-        """(w - x)ᵀx, where w are the inputs that the matrix would see had nothing before it been quantized."""
         self.largest = torch.zeros(columns, device=device)
         self._magnitudes = torch.zeros(columns, device=device)
         self._sample: list[Tensor] = []
         self._count = 0
 
-    def add(self, x: Tensor, unquantized: Tensor) -> None:
-        """x: [tokens, columns], and what it would be had nothing been quantized."""
+    def add(self, x: Tensor) -> None:
+        """x: [tokens, columns]."""
         values = x.detach().float()
         self.gram.addmm_(values.t(), values)
-        self.drift.addmm_((unquantized.detach().float() - values).t(), values)
         self._magnitudes += values.abs().sum(0)
         self.largest = torch.maximum(self.largest, values.abs().amax(0))
         self._sample.append(values[_SAMPLED // 2 :: _SAMPLED].clone())
@@ -39,9 +36,7 @@ class Inputs:
 
     def divide(self, factors: Tensor) -> None:
         """As if every input had been divided by these factors [columns]."""
-        of_pairs = torch.outer(factors, factors)
-        self.gram /= of_pairs
-        self.drift /= of_pairs
+        self.gram /= torch.outer(factors, factors)
         self._magnitudes /= factors
         self.largest /= factors
         self._sample = [values / factors for values in self._sample]

@@ -9,7 +9,7 @@ from torch import Tensor
 from quire.models.loading.layouts import as_file
 from quire.quantize.awq import Rounding, rescale
 from quire.quantize.compressed_tensors import FolderPlan, stored
-from quire.quantize.gptq import gptq, made_up
+from quire.quantize.gptq import gptq
 from quire.quantize.grid import in_groups, search
 from quire.quantize.inputs import Inputs
 from quire.quantize.options import QuantizeOptions
@@ -64,7 +64,6 @@ class LayerTensors:
         size = scheme.group or matrix.columns
         if self.options.method == "gptq":
             assert seen is not None
-            rows = made_up(rows, seen.gram, seen.drift)
             codes, scaling = gptq(rows, seen.gram, size, grid, self.dtype, act_order=self.options.act_order)
         else:
             importance = None if seen is None else seen.gram.diagonal()

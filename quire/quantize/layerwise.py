@@ -14,6 +14,7 @@ from quire.layers.quant.quantized import QuantizedMethod
 from quire.models.language_model import LanguageModel
 from quire.models.layer import Layer, make_layer
 from quire.models.load import TensorSource, load_weights
+from quire.quantize.inputs import Inputs
 from quire.spec.model import ModelSpec
 from quire.spec.quantization import WeightScheme
 
@@ -109,15 +110,18 @@ class LayerwiseModel:
 
 
 @contextmanager
-def watching(layer: Layer) -> Iterator[dict[str, Tensor]]:
-    """The inputs of a layer's matrices, by the name of each, in its last run."""
-    seen: dict[str, Tensor] = {}
+def watching(layer: Layer) -> Iterator[dict[str, Inputs]]:
+    """The inputs of a layer's matrices, by the name of each, while it runs."""
+    seen: dict[str, Inputs] = {}
     hooks = []
     for linear in (part for part in layer.modules() if isinstance(part, Linear)):
         name = next(linear.expected()).name.removesuffix(".weight")
 
         def note(_module: object, given: tuple[Tensor, ...], name: str = name) -> None:
-            seen[name] = given[0]
+            x = given[0]
+            if name not in seen:
+                seen[name] = Inputs(x.shape[-1], x.device)
+            seen[name].add(x)
 
         hooks.append(linear.register_forward_pre_hook(note))
     try:

@@ -15,13 +15,13 @@ from tests.models.running import logits_of
 IDS = [5, 17, 3, 80, 41, 2, 66, 120, 9]
 
 
-def quire_logits(path: Path, *, expand: bool = False, ids: list[int] = IDS) -> Tensor:
-    """[tokens, vocabulary], in float32."""
+def quire_logits(path: Path, *, expand: bool = False) -> Tensor:
+    """[tokens, vocabulary] of IDS, in float32."""
     checkpoint = open_checkpoint(path)
     method = QuantizedMethod(checkpoint.schemes, torch.float32, expand=expand)
     model = build_model(checkpoint.spec, WeightPolicy(torch.float32, torch.device("cpu"), method))
     load_weights(model, checkpoint)
-    return logits_of(model, ids)
+    return logits_of(model, IDS)
 
 
 def distance(found: Tensor, expected: Tensor) -> float:
