@@ -182,7 +182,7 @@ def test_more_prompts_than_are_read_at_once_take_their_turns(
     engine = start(llama, tmp_path, max_num_seqs=1)
     for output in run(engine, prompts):
         assert list(output.outputs[0].token_ids) == wanted[tuple(output.prompt_token_ids)]
-    assert engine.loop.scheduler.kv.stats.hits >= 3
+    assert engine.loop.scheduler.kv.stats.hits >= 2  # one is computed if its turn comes before it was read
     engine.close()
 
 

@@ -134,25 +134,30 @@ async def ask_all(server: LiveServer, bodies: list[tuple[str, dict[str, Any]]]) 
 async def ask_all_while_killing(
     server: LiveServer, bodies: list[tuple[str, dict[str, Any]]], kills: int
 ) -> list[Answer]:
+    """With so many kills, or as many as there is time for: a fast machine has answered all after the first."""
     running = asyncio.ensure_future(ask_all(server, bodies))
+    killed = 0
     async with client_of(server.url, server.headers) as client:
-        for _ in range(kills):
-            await _until_stepping(client)
+        while killed < kills and await _is_stepping(client, running):
             [engine] = (await client.get("/stats")).json()["engines"]
             os.kill(engine["pid"], signal.SIGKILL)
-    return await running
+            killed += 1
+    answers = await running
+    assert killed, "all was answered before an engine could be killed"
+    return answers
 
 
-async def _until_stepping(client: httpx.AsyncClient) -> None:
-    """The engine is there, and has made a few steps with requests in them."""
+async def _is_stepping(client: httpx.AsyncClient, running: "asyncio.Future[list[Answer]]") -> bool:
+    """Wait until the engine is there and has made a few steps with requests in them; False: all are answered."""
     first: int | None = None
-    while True:
+    while not running.done():
         [engine] = (await client.get("/stats")).json()["engines"]
         if engine["state"] == "ready" and engine["running"]:
             first = engine["step"] if first is None or engine["step"] < first else first
             if engine["step"] >= first + 3:
-                return
-        await asyncio.sleep(0.02)
+                return True
+        await asyncio.sleep(0.01)
+    return False
 
 
 @pytest.mark.parametrize(("count", "tokens", "kills"), [(12, 40, 2), pytest.param(50, 40, 3, marks=pytest.mark.slow)])
@@ -166,9 +171,10 @@ def test_killed_engines_lose_no_request(server, count, tokens, kills):
     assert [(answer.texts, answer.reasons, answer.tokens) for answer in answers] == [
         (answer.texts, answer.reasons, answer.tokens) for answer in expected
     ]
-    assert sum(engine["restarts"] for engine in server.get("/stats")["engines"]) == restarts + kills
+    killed = sum(engine["restarts"] for engine in server.get("/stats")["engines"]) - restarts
+    assert 1 <= killed <= kills
     assert_nothing_is_left(server)
-    print(f"\n{count} mixed requests, {kills} engines killed: all complete, all texts equal")
+    print(f"\n{count} mixed requests, {killed} engines killed: all complete, all texts equal")
 
 
 def test_a_step_that_throws_fails_its_request_alone(server):

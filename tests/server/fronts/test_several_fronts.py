@@ -161,7 +161,7 @@ def test_a_stopped_front_is_replaced(server: LiveServer) -> None:
     assert server.get(f"/v1/batches/{batch}")["request_counts"]["completed"] == 1
 
 
-@pytest.mark.parametrize(("count", "tokens", "kills"), [(12, 12, 2), pytest.param(50, 32, 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("count", "tokens", "kills"), [(12, 40, 2), pytest.param(50, 32, 3, marks=pytest.mark.slow)])
 def test_killed_engines_lose_no_request_of_any_front(server: LiveServer, count: int, tokens: int, kills: int) -> None:
     bodies = mixed(count, tokens)
     expected = asyncio.run(ask_all(server, bodies))

@@ -138,13 +138,18 @@ class FakeServing:
         return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
     async def encode_messages(
-        self, messages: Sequence[Mapping[str, Any]], tenant: str, *, add_special_tokens: bool = False, **options: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tenant: str,
+        *,
+        add_special_tokens: bool | None = None,
+        **options: Any,
     ) -> EncodedPrompt:
         _, sources = split_media(messages)
         if sources:
             raise InvalidRequest("the model reads no images", field=sources[0].field)
         text = await self.render(messages, **options)
-        return EncodedPrompt(text, await self.encode(text, add_special_tokens=add_special_tokens))
+        return EncodedPrompt(text, await self.encode(text, add_special_tokens=bool(add_special_tokens)))
 
     async def encode_all(self, prompts: Sequence[str | list[int]], add_special_tokens: bool = True) -> list[list[int]]:
         return [
