@@ -52,7 +52,7 @@ def _launch(choice: Choice, result: Tensor, x: Tensor, matrix: QuantizedMatrix, 
     places, block = matrix.columns // halves, choice.block_in // halves
     grid = (ceil_div(matrix.rows, choice.block_out), choice.splits)
     as_bytes = choice.cores == "cuda" and matrix.codes.startswith("int")
-    planes = byte_arguments(matrix) if as_bytes else plane_arguments(matrix, bytes_in_words=choice.cores == "cuda")
+    planes = byte_arguments(matrix) if as_bytes else plane_arguments(matrix, bytes_in_words=False)
     settings: dict[str, Any] = planes | {
         "places_a_split": ceil_div(ceil_div(places, block), choice.splits) * block,
         "one_scale": matrix.scales.shape[1] == 1 and matrix.zeros is None and matrix.mins is None,

@@ -3,7 +3,7 @@
 Four codes lie in the bytes of a word, where one instruction multiplies them by four numbers of a byte and adds the
 products. x has two such bytes a number: a thread holds its run of x in fixed point, 16 bits beside the run's largest,
 which is finer than the 8 bits of bfloat16 or the 11 of float16 for all that counts in a sum. So a code of 4 bits takes
-about one instruction, where an H200 at full bandwidth has time for 3.4; as floats, codes took four.
+two instructions, where an H200 at full bandwidth has time for 3.4; as floats, codes took four.
 """
 
 import triton
