@@ -22,6 +22,6 @@ def test_tokens(name: str, tmp_path: Path) -> None:
     tiny = make_tiny(name, tmp_path)
     whole = Runner(tiny.path, device="cuda", max_num_seqs=8)
     assert_tokens_agree(whole, tiny, [prompt_of(23, seed=1)])
-    assert_tokens_agree(whole, tiny, [prompt_of(length, seed=length) for length in (2, 45, 9, 31)])
+    assert_tokens_agree(whole, tiny, [prompt_of(length, seed=length) for length in (2, 37, 9, 31)])
     in_chunks = Runner(tiny.path, device="cuda", max_num_seqs=5, max_num_batched_tokens=19)
     assert_tokens_agree(in_chunks, tiny, [prompt_of(40, seed=2)])
