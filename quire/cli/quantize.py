@@ -31,7 +31,10 @@ Asymmetric = Annotated[bool, Parameter(negative="", help="Give every group of in
 ActOrder = Annotated[bool, Parameter(help="Let gptq begin with the columns that matter most.")]
 Ignore = Annotated[
     tuple[str, ...],
-    Parameter(help="A module that stays in 16 bits, or a pattern after re:; may be given several times."),
+    Parameter(
+        help="A module that stays in 16 bits, or a pattern after re:; may be given several times. Unset: lm_head, the "
+        "output head."
+    ),
 ]
 Calibration = Annotated[
     Path | None, Parameter(help="A text or .jsonl file for gptq and awq to calibrate on. Unset: one that quire ships.")

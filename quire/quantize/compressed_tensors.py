@@ -12,6 +12,7 @@ from quire.core.errors import CheckpointError, ConfigError
 from quire.models.loading.quantization.modules import targets
 from quire.quantize.grid import FP8, INT4, INT4_UNSIGNED, INT8, Grid, Scaling
 from quire.quantize.options import SMALLEST_GROUP, USUAL_GROUPS, WHOLE_ROWS, QuantizeOptions
+from quire.quantize.output_head import quantizes_head
 from quire.spec.layout import Transposed
 from quire.spec.model import ModelSpec
 from quire.spec.quantization import WeightScheme
@@ -26,6 +27,8 @@ _SIGNED = 8
 class FolderPlan:
     """What of a model is quantized, and how."""
 
+    spec: ModelSpec
+    """Of the model as it is written."""
     schemes: Mapping[str, WeightScheme]
     """By the names of parts of matrices; parts that are left out stay plain."""
     grid: Grid | None
@@ -34,14 +37,15 @@ class FolderPlan:
 
 
 def plan_folder(spec: ModelSpec, options: QuantizeOptions) -> FolderPlan:
-    """Every matrix of a layer that is not ignored."""
+    """Every matrix of a layer, and the output head, that is not ignored."""
     if options.scheme not in _FORMATS:
-        return FolderPlan({}, None, None)
+        return FolderPlan(spec, {}, None, None)
     ignored = targets(options.ignore, "--ignore")
+    head = spec.head if quantizes_head(options) else None
     parts = {
         part.name: (part, matrix.columns)
         for matrix in spec.matrices()
-        if matrix.layer is not None
+        if matrix.layer is not None or matrix is head
         for part in matrix.parts
         if not ignored.match(part.name)
     }
@@ -55,7 +59,7 @@ def plan_folder(spec: ModelSpec, options: QuantizeOptions) -> FolderPlan:
         )
     group = _group(options, {name: columns for name, (_, columns) in parts.items()})
     scheme, grid = _scheme(options, group)
-    return FolderPlan(dict.fromkeys(parts, scheme), grid, _config(spec, options, group, parts))
+    return FolderPlan(spec, dict.fromkeys(parts, scheme), grid, _config(spec, options, group, parts))
 
 
 def stored(scheme: WeightScheme, codes: Tensor, scaling: Scaling, dtype: torch.dtype) -> dict[str, Tensor]:

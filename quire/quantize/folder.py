@@ -15,6 +15,7 @@ from quire.quantize.inputs import Inputs
 from quire.quantize.layer_tensors import LayerTensors
 from quire.quantize.layerwise import LayerwiseModel, Text, watching
 from quire.quantize.options import PLAIN, QuantizeOptions
+from quire.quantize.output_head import written_spec
 from quire.quantize.partial_folder import PartialFolder
 from quire.quantize.room import check_room, folder_bytes
 from quire.quantize.source import Source
@@ -30,25 +31,31 @@ def write_folder(
     source: Source, tokenizer: Tokenizer, out: Path, options: QuantizeOptions, device: torch.device, progress: Progress
 ) -> None:
     """The model in `out`, which must not be there. A run that was stopped is taken up again."""
-    plan = plan_folder(source.spec, options)
+    plan = plan_folder(written_spec(source, options), options)
     dtype = _PLAIN_DTYPES[options.scheme] if options.scheme in PLAIN else source.dtype
-    num_files = source.spec.num_layers + 1
-    check_room(out, folder_bytes(source, plan, dtype))
+    num_layers = source.spec.num_layers
+    has_head = plan.spec.head is not None and plan.spec.head.parts[0].name in plan.schemes
+    num_files = num_layers + (2 if has_head else 1)
+    check_room(out, folder_bytes(plan, dtype))
     folder = PartialFolder(out, num_files, _record(source, options))
     tensors = LayerTensors(source, plan, options, dtype, device)
     if not folder.has(0):
         folder.write(0, tensors.ends())
     progress(1, num_files)
     calibration = Calibration(source, tokenizer, options, plan, device) if options.is_calibrated else None
-    for index in range(source.spec.num_layers):
+    for index in range(num_layers):
         if not folder.has(index + 1):
             inputs = None if calibration is None else calibration.inputs(index)
             folder.write(index + 1, tensors.of_layer(index, inputs))
         if calibration is not None:
             calibration.advance(index, folder)
         progress(index + 2, num_files)
+    if has_head:
+        if not folder.has(num_layers + 1):
+            folder.write(num_layers + 1, tensors.head(None if calibration is None else calibration.head_inputs()))
+        progress(num_files, num_files)
     write_beside(folder, source, tokenizer)
-    folder.finish(folder_config(source, dtype, plan.config))
+    folder.finish(folder_config(source, dtype, plan))
 
 
 class Calibration:
@@ -69,6 +76,13 @@ class Calibration:
         with watching(layer) as seen:
             for text in self._texts:
                 self._model.run(layer, text)
+        return seen
+
+    def head_inputs(self) -> Inputs:
+        """What the output head sees of it, behind the last layer."""
+        seen = Inputs(self._source.spec.hidden_size, self._texts[0].x.device)
+        for text in self._texts:
+            seen.add(self._model.hidden(text))
         return seen
 
     def advance(self, index: int, folder: PartialFolder) -> None:

@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 
+from quire.quantize.compressed_tensors import FolderPlan
+from quire.quantize.output_head import untied
 from quire.quantize.source import Source
 
 _CLASSES = {
@@ -28,13 +30,15 @@ _CLASSES = {
 """The classes of transformers that models of GGUF files are; a GGUF file does not name them."""
 
 
-def folder_config(source: Source, dtype: torch.dtype, quantization: dict[str, Any] | None) -> dict[str, Any]:
+def folder_config(source: Source, dtype: torch.dtype, plan: FolderPlan) -> dict[str, Any]:
     """The source's own, with what has changed."""
     config = dict(source.model.config)
+    if source.spec.tied and not plan.spec.tied:
+        config = untied(config)
     if "architectures" not in config and config.get("model_type") in _CLASSES:
         config["architectures"] = [_CLASSES[config["model_type"]]]
     field = "dtype" if "dtype" in config else "torch_dtype"
     config[field] = str(dtype).removeprefix("torch.")
-    if quantization is not None:
-        config["quantization_config"] = quantization
+    if plan.config is not None:
+        config["quantization_config"] = plan.config
     return config

@@ -34,8 +34,13 @@ class LayerTensors:
         return {each.name: as_file(values[each.name], each.layout).to(self.dtype) for each in tensors}
 
     def ends(self) -> dict[str, Tensor]:
-        """What is in no layer."""
-        tensors = [each for each in self.source.spec.tensors() if each.layer is None and self.source.has(each.name)]
+        """What is in no layer, but for a head that is quantized."""
+        apart = {f"{name}.weight" for name in self.plan.schemes}
+        tensors = [
+            each
+            for each in self.source.spec.tensors()
+            if each.layer is None and self.source.has(each.name) and each.name not in apart
+        ]
         return self.plain(tensors, {each.name: self.source.values(each.name) for each in tensors})
 
     def of_layer(self, index: int, inputs: Mapping[str, Inputs] | None) -> dict[str, Tensor]:
@@ -56,6 +61,18 @@ class LayerTensors:
                     seen = None if inputs is None else inputs[matrix.name]
                     found |= self._quantized(matrix, part, weight, seen)
         return found | self.plain([each for each in tensors if each.name in values], values)
+
+    def head(self, seen: Inputs | None) -> dict[str, Tensor]:
+        """The quantized output head, which has seen `seen` where the method is calibrated."""
+        matrix = self.plan.spec.head
+        assert matrix is not None, "a tied head is not quantized"
+        found: dict[str, Tensor] = {}
+        for part in matrix.parts:
+            own = f"{part.name}.weight"
+            words = next(self.source.spec.embedding.words.tensors()).name
+            weight = self.source.values(own if self.source.has(own) else words).to(self.device)
+            found |= self._quantized(matrix, part, weight, seen)
+        return found
 
     def _quantized(self, matrix: MatrixSpec, part: Part, weight: Tensor, seen: Inputs | None) -> dict[str, Tensor]:
         scheme, grid = self.plan.schemes[part.name], self.plan.grid

@@ -28,7 +28,7 @@ _INDEX = "model.safetensors.index.json"
 
 
 class PartialFolder:
-    """File 0 holds what is in no layer, file n the layer n - 1."""
+    """File 0 holds what is in no layer, file n the layer n - 1, and one behind the last layer a quantized head."""
 
     def __init__(self, out: Path, num_files: int, record: Mapping[str, Any]) -> None:
         """`record` is what the files depend on: one that differs means that they are of another run."""

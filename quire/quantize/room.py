@@ -11,15 +11,14 @@ from quire.config.sizes import decimal_size
 from quire.core.errors import ConfigError
 from quire.models.loading.quantization.schemes import stored_tensors
 from quire.quantize.compressed_tensors import FolderPlan
-from quire.quantize.source import Source
 
 _PLAIN_KINDS = ("float32", "float16", "bfloat16")
 
 
-def folder_bytes(source: Source, plan: FolderPlan, dtype: torch.dtype) -> int:
+def folder_bytes(plan: FolderPlan, dtype: torch.dtype) -> int:
     """Of all tensors of a folder."""
     sizes = []
-    for tensor in stored_tensors(source.spec, plan.schemes):
+    for tensor in stored_tensors(plan.spec, plan.schemes):
         kind = next((kind for kind in tensor.kinds if kind not in _PLAIN_KINDS), None)
         sizes.append(prod(tensor.shape) * (dtype.itemsize if kind is None else DTYPE_BYTES[kind]))
     return sum(sizes)

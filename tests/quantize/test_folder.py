@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from quire.core.errors import CheckpointError, ConfigError
+from quire.layers.weights import dense
 from quire.models.loading.checkpoint import open_checkpoint
 from quire.quantize.options import read_options
 from quire.quantize.run import quantize
@@ -31,6 +32,9 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "int4 gptq asymmetric": {"symmetric": False, "group_size": 32},
     "int4 awq": {"method": "awq"},
     "int4 whole rows": {"method": "rtn", "group_size": -1},
+    "int8 with head": {"method": "rtn", "ignore": ()},
+    "int4 gptq with head": {"ignore": ()},
+    "int4 awq with head": {"method": "awq", "ignore": ()},
 }
 LIMITS = {"fp8": 0.1, "int8": 0.05, "int4": 0.3}
 
@@ -57,7 +61,7 @@ def write(source: Path, out: Path, name: str, **changes: Any) -> Path:
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_written_folder_is_near_the_model_it_was_made_of(tiny: Path, tmp_path: Path, name: str) -> None:
     out = write(tiny, tmp_path / "out", name)
-    assert len(open_checkpoint(out).schemes) == 7 * LAYERS
+    assert len(open_checkpoint(out).schemes) == 7 * LAYERS + ("head" in name)
     expected = quire_logits(tiny)
     assert 0 < distance(quire_logits(out), expected) < LIMITS[scheme_of(name)]
     assert {"config.json", "tokenizer.json", "model.safetensors.index.json"} <= {file.name for file in out.iterdir()}
@@ -82,7 +86,7 @@ def expand_with_their_library(out: Path) -> dict[str, torch.Tensor]:
     for module, parts in modules.items():
         held = compressor.decompress(parts, scheme) if "weight_scale" in parts else parts
         expanded[f"{module}.weight"] = held["weight"].float()
-    expanded["lm_head.weight"] = expanded["model.embed_tokens.weight"]  # tied
+    expanded.setdefault("lm_head.weight", expanded["model.embed_tokens.weight"])  # tied
     return expanded
 
 
@@ -132,6 +136,29 @@ def test_ignored_modules_stay_plain(tiny: Path, tmp_path: Path) -> None:
     schemes = open_checkpoint(out).schemes
     assert len(schemes) == 6 * LAYERS
     assert not any("down_proj" in name for name in schemes)
+
+
+def test_a_head_of_its_own_is_quantized_where_it_is_not_ignored(tmp_path: Path) -> None:
+    source = write_tiny(tmp_path / "model", tie_word_embeddings=False)
+    plain = write(source, tmp_path / "plain", "int8", method="rtn")
+    out = write(source, tmp_path / "out", "int8", method="rtn", ignore=())
+    assert "lm_head" not in open_checkpoint(plain).schemes
+    assert "lm_head" in open_checkpoint(out).schemes
+    assert 0 < distance(quire_logits(out), quire_logits(source)) < LIMITS["int8"]
+
+
+def test_a_tied_head_that_is_quantized_leaves_the_embedding_as_it_is(tiny: Path, tmp_path: Path) -> None:
+    out = write(tiny, tmp_path / "out", "int8", method="rtn", ignore=())
+    config = json.loads((out / "config.json").read_text())
+    assert config["tie_word_embeddings"] is False
+    assert config["quantization_config"]["ignore"] == []
+    assert open_checkpoint(out).schemes.keys() >= {"lm_head"}
+    words = "model.embed_tokens.weight"
+    assert torch.equal(dense_of(out, words), dense_of(tiny, words))
+
+
+def dense_of(folder: Path, name: str) -> torch.Tensor:
+    return dense(open_checkpoint(folder).stored(name), torch.float32)
 
 
 def test_a_run_that_was_killed_goes_on(tiny: Path, tmp_path: Path) -> None:
