@@ -1,5 +1,4 @@
-"""The output head: quantized where --ignore leaves it out, and then a matrix of its own where the model ties it to the
-embedding, which stays plain."""
+"""The output head: quantized unless --ignore names it; one that is tied to the embedding becomes a matrix of its own."""
 
 from collections.abc import Mapping
 from dataclasses import replace
