@@ -1,4 +1,4 @@
-"""The output head: quantized unless --ignore names it; one that is tied to the embedding becomes a matrix of its own."""
+"""The output head: quantized unless --ignore names it; one tied to the embedding becomes a matrix of its own."""
 
 from collections.abc import Mapping
 from dataclasses import replace
