@@ -1,13 +1,14 @@
 """AdapterImage: an adapter's numbers as its pages have them, made of its file."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import torch
 from torch import Tensor
 
 from quire.core.errors import CheckpointError
+from quire.lora.alike import AlikeMatrices, alike_matrices
 from quire.lora.describe import DescribedAdapter, Placed
 from quire.models.loading.mapped_file import MappedFile
 from quire.models.loading.spans import TensorSpan
@@ -43,23 +44,25 @@ def fill_pages(
     numbers = {matrix.name: number for number, matrix in enumerate(layout.matrices)}
     counts = torch.zeros(len(layout.matrices), dtype=torch.int32)
     is_dora = torch.zeros(len(layout.matrices), dtype=torch.int32)
-    by_matrix: dict[str, list[Placed]] = {}
-    for placed in described.placed:
-        if placed.matrix.name in numbers:
-            by_matrix.setdefault(placed.matrix.name, []).append(placed)
-    for name, all_placed in by_matrix.items():
+    kept = [
+        replace(placed, matrix=layout.matrices[numbers[placed.matrix.name]])
+        for placed in described.placed
+        if placed.matrix.name in numbers
+    ]
+    for alike in alike_matrices(kept):
+        _fill(alike, pages, file, described)
+    with_magnitudes: dict[str, list[Placed]] = {}
+    for placed in kept:
+        number = numbers[placed.matrix.name]
+        counts[number] = max(int(counts[number]), -(-placed.rank // PAGE_RANK))
+        if placed.magnitude is not None:
+            with_magnitudes.setdefault(placed.matrix.name, []).append(placed)
+    for name, all_placed in with_magnitudes.items():
         matrix = layout.matrices[numbers[name]]
         down, up = views(pages, matrix)
-        magnitudes: list[tuple[Placed, Tensor]] = []
-        for placed in all_placed:
-            _fill(placed, matrix, down, up, file, described)
-            if placed.magnitude is not None:
-                values = _values(file, placed.magnitude, described).float().flatten()
-                magnitudes.append((placed, _reordered(values, matrix.parts[placed.parts[0]].layout)))
-        counts[numbers[name]] = -(-max(placed.rank for placed in all_placed) // PAGE_RANK)
-        if magnitudes:
-            is_dora[numbers[name]] = 1
-            up[0, 0, PAGE_RANK] = _factors(matrix, magnitudes, down, up, row_norms).to(dtype)
+        magnitudes = [(placed, _magnitude(placed, file, described)) for placed in all_placed]
+        is_dora[numbers[name]] = 1
+        up[0, 0, PAGE_RANK] = _factors(matrix, magnitudes, down, up, row_norms).to(dtype)
     return AdapterImage(pages, counts, is_dora)
 
 
@@ -75,34 +78,35 @@ def views(pages: Tensor, matrix: AdaptedMatrix) -> tuple[Tensor, Tensor]:
     )
 
 
-def _fill(
-    placed: Placed, matrix: AdaptedMatrix, down: Tensor, up: Tensor, file: MappedFile, described: DescribedAdapter
-) -> None:
-    a, b = _values(file, placed.down, described), _values(file, placed.up, described)
+def _fill(alike: AlikeMatrices, pages: Tensor, file: MappedFile, described: DescribedAdapter) -> None:
+    placed, matrix, count = alike.placed[0], alike.placed[0].matrix, len(alike.placed)
+    a = _values(file, [each.down for each in alike.placed], described)
+    b = _values(file, [each.up for each in alike.placed], described)
     if placed.scale != 1.0:
         b = b.float() * placed.scale
     # rounded before they are turned: torch turns matrices well only where it need not round on the way
-    a, b = a.to(down.dtype), b.to(up.dtype)
+    a, b = a.to(pages.dtype), b.to(pages.dtype)
     if placed.expert is None:  # all experts at once, as peft stacks them
-        a = a.view(matrix.experts, placed.rank, matrix.whole_columns)
-        b = b.view(b.shape[0], placed.rank, matrix.experts).permute(2, 0, 1)
+        a = a.view(count, matrix.experts, placed.rank, matrix.whole_columns)
+        b = b.view(count, b.shape[1], placed.rank, matrix.experts).permute(0, 3, 1, 2)
         experts = list(range(matrix.experts))
     else:
-        a, b, experts = a[None], b[None], [placed.expert]
-    a = _taken(a, matrix.column_share, dim=2)
+        a, b, experts = a[:, None], b[:, None], [placed.expert]
+    a = _taken(a, matrix.column_share, dim=3)
+    down, up = alike.views(pages)
     for place, expert in enumerate(experts):
         first = 0
         for part in placed.parts:
             whole, size = matrix.parts[part].whole_rows, matrix.parts[part].rows
             start = sum(each.rows for each in matrix.parts[:part])
-            rows = _reordered(b[place, first : first + whole], matrix.parts[part].layout)
-            by_rank = _taken(rows, matrix.parts[part].share, dim=0).t().contiguous()
+            rows = _reordered(b[:, place, first : first + whole], matrix.parts[part].layout)
+            by_rank = _taken(rows, matrix.parts[part].share, dim=1).transpose(1, 2).contiguous()
             first += whole
             for page in range(-(-placed.rank // PAGE_RANK)):
                 ranks = slice(page * PAGE_RANK, min((page + 1) * PAGE_RANK, placed.rank))
-                count = ranks.stop - ranks.start
-                down[page, expert, part, :, :count] = a[place, ranks].t()
-                up[page, expert, :count, start : start + size] = by_rank[ranks]
+                filled = ranks.stop - ranks.start
+                down[page, :, expert, part, :, :filled] = a[:, place, ranks].transpose(1, 2)
+                up[page, :, expert, :filled, start : start + size] = by_rank[:, ranks]
 
 
 def _factors(
@@ -121,10 +125,17 @@ def _factors(
     return factors
 
 
+def _magnitude(placed: Placed, file: MappedFile, described: DescribedAdapter) -> Tensor:
+    assert placed.magnitude is not None
+    values = _values(file, [placed.magnitude], described).float().flatten(1)
+    return _reordered(values, placed.matrix.parts[placed.parts[0]].layout)[0]
+
+
 def _reordered(rows: Tensor, layout: Layout) -> Tensor:
-    """As quire holds the rows of a matrix. A file with columns first still has an adapter's outputs as rows."""
+    """[matrices, rows, ...] as quire holds the rows of a matrix. A file with columns first still has an adapter's
+    outputs as rows."""
     if isinstance(layout, PairedRows | GroupedRows):
-        return rows.index_select(0, torch.tensor(layout.source_rows()))
+        return rows.index_select(1, torch.tensor(layout.source_rows()))
     return rows
 
 
@@ -135,8 +146,14 @@ def _taken(values: Tensor, share: AxisShare | None, dim: int) -> Tensor:
     return torch.cat([values.narrow(dim, taken.start, len(taken)) for taken in share.ranges], dim)
 
 
-def _values(file: MappedFile, span: TensorSpan, described: DescribedAdapter) -> Tensor:
-    values = file.tensor(span)
-    if values.numel() and not all(isfinite(each.item()) for each in torch.aminmax(values)):  # a NaN is both
-        raise CheckpointError(f"{described.file}: {span.name!r} holds numbers that are none (NaN or infinite).")
-    return values
+def _values(file: MappedFile, spans: Sequence[TensorSpan], described: DescribedAdapter) -> Tensor:
+    """Tensors of one shape, one after the other."""
+    values = torch.stack([file.tensor(span) for span in spans])
+    if _is_finite(values):
+        return values
+    wrong = next(span for span, each in zip(spans, values, strict=True) if not _is_finite(each))
+    raise CheckpointError(f"{described.file}: {wrong.name!r} holds numbers that are none (NaN or infinite).")
+
+
+def _is_finite(values: Tensor) -> bool:
+    return not values.numel() or all(isfinite(each.item()) for each in torch.aminmax(values))  # a NaN is both
