@@ -18,7 +18,7 @@ from quire.core.sampling_params import SamplingParams
 from quire.executor.other_rank import RankLost
 from quire.serving.async_llm import AsyncLLM
 from tests.executor.test_nodes import ALONE, words
-from tests.serving.mixed_requests import asked_of_all, check_all, texts_alone
+from tests.serving.mixed_requests import asked_of_all, check_all, texts_alone, until_some_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 ray = pytest.importorskip("ray")
@@ -117,7 +117,7 @@ async def test_killed_actors_lose_no_request(tiny_chat: Path, cluster: Any) -> N
     async with await AsyncLLM.create(str(tiny_chat), ray_address=cluster.address, **settings) as llm:
         for _ in range(3):
             running = asked_of_all(llm)
-            await asyncio.sleep(1.0)
+            await until_some_run(llm)
             [actor] = rank_actors()
             os.kill(actor, signal.SIGKILL)
             check_all(await asyncio.gather(*running), expected)
@@ -130,7 +130,7 @@ async def test_a_node_that_goes_and_one_that_comes(tiny_chat: Path, cluster: Any
     settings = {**ON_RAY, **ALONE, "outage_timeout": 600.0}
     async with await AsyncLLM.create(str(tiny_chat), ray_address=cluster.address, **settings) as llm:
         running = asked_of_all(llm)
-        await asyncio.sleep(1.0)
+        await until_some_run(llm)
         cluster.remove_node(next(iter(cluster.worker_nodes)))
         slot = llm.fleet.supervisor.slots[0]
         while slot.client.waiting_for is None:
@@ -152,7 +152,7 @@ async def test_a_node_that_stays_away_is_told(tiny_chat: Path, cluster: Any) -> 
 
     async with await AsyncLLM.create(str(tiny_chat), ray_address=cluster.address, **settings) as llm:
         running = [asyncio.ensure_future(one(llm, number)) for number in range(8)]
-        await asyncio.sleep(0.5)
+        await until_some_run(llm)
         cluster.remove_node(next(iter(cluster.worker_nodes)))
         ends = await asyncio.wait_for(asyncio.gather(*running, return_exceptions=True), 120)
         assert all(isinstance(end, RequestFailed | Unavailable) for end in ends), ends

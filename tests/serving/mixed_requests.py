@@ -42,6 +42,13 @@ def asked_of_all(llm: AsyncLLM) -> "list[asyncio.Future[list[RequestOutput]]]":
     return [asyncio.ensure_future(one(*asked)) for asked in ASKED]
 
 
+async def until_some_run(llm: AsyncLLM) -> None:
+    """However fast the machine is: what is killed next has work to do."""
+    slot = llm.fleet.supervisor.slots[0]
+    while not slot.client.is_ready or not slot.client.stats.running:
+        await asyncio.sleep(0.02)
+
+
 def check_all(ends: list[list[RequestOutput]], expected: Tokens) -> None:
     """Each has ended exactly once, with the words that it should have."""
     assert len(ends) == COUNT

@@ -14,7 +14,7 @@ from quire.core.sampling_params import SamplingParams
 from quire.engine.llm import LLM
 from quire.serving.async_llm import AsyncLLM
 from tests.multimodal.tiny_vision import make_vision, picture
-from tests.serving.mixed_requests import SETTINGS, asked_of_all, check_all, texts_alone
+from tests.serving.mixed_requests import SETTINGS, asked_of_all, check_all, texts_alone, until_some_run
 
 pytestmark = pytest.mark.anyio
 GREEDY = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
@@ -124,8 +124,7 @@ async def test_fifty_mixed_requests_outlive_their_ranks(tiny_chat: Path, number:
         slot = llm.fleet.supervisor.slots[0]
         for attempt in range(3):
             running = asked_of_all(llm)
-            while not slot.client.is_ready or not slot.client.stats.running:
-                await asyncio.sleep(0.02)
+            await until_some_run(llm)
             victims = [*rank_pids(slot.client.pid), slot.client.pid]
             os.kill(victims[attempt % 2], number)
             check_all(await asyncio.gather(*running), expected)
