@@ -95,37 +95,58 @@ class GrammarMasks:
         computes logits. Every token before is known.
         """
         if self._maker.is_slow:
-            self._maker.begin([constraint for _, constraint in self._constrained(rows)], self._width)
+            self._maker.begin([constraint for _, constraint in self.constrained(rows)], self._width)
 
-    def bind(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
-        """Make the masks of a step over these rows; returns its constrained places. Every token before is known."""
-        found = self._constrained(rows)
-        if found:
-            made = self._maker.masks([constraint for _, constraint in found], self._width)
-            bound = upload([rows[place] for place, _ in found], torch.int64, self._masks.device)
-            there = made.to(self._masks.device, non_blocking=True)
-            self._masks.index_copy_(0, bound, there[:, : self._masks.shape[1]])
-        return found
+    def bind(self, rows: Sequence[int], drafts: Mapping[int, Sequence[int]] | None = None) -> Tensor | None:
+        """Make the masks of a step over these rows. Every token before is known.
 
-    def bind_drafts(self, row: int, constraint: Constraint, drafts: Sequence[int]) -> Tensor:
-        """int32 [1 + drafts, words] on the host: what may come in the place of each of a row's drafts, and behind the
-        last. They bind the row instead of its own mask, which `bind` has made."""
-        assert constraint.rule is not None, "nothing but a grammar binds it"
-        made = np.empty((1 + len(drafts), self._width), dtype=np.uint32)
-        width = self._masks.shape[1]
-        made[0, :width] = self._masks[row].numpy().view(np.uint32)[: self._width]
-        constraint.rule.masks_behind(drafts, made[1:])
-        self._masks[row].fill_(-1)
-        return torch.from_numpy(made[:, :width].view(np.int32))
+        `drafts`, by place: those that are verified, all of which their grammars allow. Such rows have a mask for each
+        place, and none for the row: what may come instead of each draft, and behind the last, int32 [places, words] on
+        the device. Rows come as the step has them.
+        """
+        found = self.constrained(rows)
+        if not found:
+            return None
+        made = self._maker.masks([constraint for _, constraint in found], self._width)
+        behind = self._masks_of_drafts(found, made, drafts) if drafts else None
+        bound = upload([rows[place] for place, _ in found], torch.int64, self._masks.device)
+        self._masks.index_copy_(0, bound, self._there(made))
+        return None if behind is None else self._there(behind)
+
+    def constrained(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
+        """Which places of a step over these rows are constrained."""
+        known = self._constraints
+        return [(place, known[row]) for place, row in enumerate(rows) if row in known]
+
+    def _masks_of_drafts(
+        self, found: Sequence[tuple[int, Constraint]], made: Tensor, drafts: Mapping[int, Sequence[int]]
+    ) -> Tensor:
+        """On the host; takes from `made` the masks that are the first of their rows."""
+        masks = torch.empty(
+            (sum(1 + len(each) for each in drafts.values()), made.shape[1]),
+            dtype=torch.int32,
+            pin_memory=self._masks.device.type == "cuda",
+        )
+        words, begin = masks.numpy().view(np.uint32), 0
+        for number, (place, constraint) in enumerate(found):
+            if place not in drafts:
+                continue
+            assert constraint.rule is not None, "nothing but a grammar binds it"
+            end = begin + 1 + len(drafts[place])
+            masks[begin] = made[number]
+            constraint.rule.masks_behind(drafts[place], words[begin + 1 : end])
+            made[number] = -1
+            begin = end
+        return masks
+
+    def _there(self, masks: Tensor) -> Tensor:
+        """On the device, with no words beyond its logits."""
+        return masks.to(self._masks.device, non_blocking=True)[:, : self._masks.shape[1]]
 
     def _note_budget(self, row: int, newcomer: Newcomer) -> None:
         part = newcomer.params.reasoning
         if newcomer.params.structured is None and part is not None and part.budget is not None:
             self._thinking_ends[row] = len(newcomer.prompt) + most_tokens(part, part.budget)
-
-    def _constrained(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
-        known = self._constraints
-        return [(place, known[row]) for place, row in enumerate(rows) if row in known]
 
     def _constraint(self, params: SamplingParams, stop_ids: frozenset[int]) -> Constraint:
         rule = None

@@ -31,5 +31,6 @@ class UnboundGrammars(GrammarMasks):
     def foresee(self, rows: Sequence[int]) -> None:
         """Masks are made by whoever draws."""
 
-    def bind(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
+    def constrained(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
+        """Their tokens are followed by whoever draws."""
         return []
