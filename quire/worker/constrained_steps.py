@@ -77,9 +77,9 @@ class ConstrainedSteps:
             return
         rows = plan.rows[: plan.num_sampling]
         if plan.num_drafts and self._drafts is not None:
-            drafting = [rows[place] for place, _ in grammars.constrained(rows) if plan.num_drafts[place]]
-            if drafting:
-                self._coming = DraftCopy(self._states, self._drafts, drafting, max(plan.num_drafts))
+            places = [place for place, _ in grammars.constrained(rows) if plan.num_drafts[place]]
+            if places:
+                self._coming = DraftCopy(self._states, self._drafts, plan, places)
         if self._can_jump:
             grammars.foresee(rows)
 
@@ -96,34 +96,20 @@ class ConstrainedSteps:
             self._unread.settle()
             self._unread = None
         rows = plan.rows[: plan.num_sampling]
-        constrained = grammars.constrained(rows)
-        drafts = self._allowed_drafts(plan, constrained)
-        masks = grammars.bind(rows, drafts)
-        if masks is not None:
-            firsts = [0, *accumulate(1 + count for count in plan.num_drafts)]
-            places = [firsts[place] + number for place, each in drafts.items() for number in range(1 + len(each))]
-            mask_logits(logits, upload(places, torch.int64, logits.device), masks)
-        return constrained
+        drafts = {} if self._coming is None else self._coming.read()
+        bound = grammars.bind(rows, drafts)
+        if bound is not None:
+            cut = {plan.rows[place]: count for place, count in bound.allowed.items() if count < len(drafts[place])}
+            self._cut_drafts(cut)
+            if places := _logits_of(plan, bound.allowed):
+                mask_logits(logits, upload(places, torch.int64, logits.device), bound.masks)
+        return grammars.constrained(rows)
 
-    def _allowed_drafts(self, plan: StepPlan, constrained: Constrained) -> dict[int, list[int]]:
-        """By place that verifies any: drafts that its grammar allows. Behind them a row has none from now on."""
-        if self._coming is None or self._drafts is None:
-            return {}
-        coming, self._coming = dict(self._coming.read()), None
-        allowed: dict[int, list[int]] = {}
-        cut: list[tuple[int, int]] = []
-        for place, constraint in constrained:
-            row = plan.rows[place]
-            drafts = coming.get(row, [])[: plan.num_drafts[place]]
-            count = constraint.num_allowed(drafts)
-            if count < len(drafts):
-                cut.append((row, count))
-            if count:
-                allowed[place] = drafts[:count]
-        if cut:
-            rows, counts = upload(cut, torch.int64, self._drafts.ready.device).unbind(1)
-            self._drafts.ready.index_copy_(0, rows, counts)
-        return allowed
+    def _cut_drafts(self, counts: Mapping[int, int]) -> None:
+        """Of some rows as many are left: what a grammar rules out is no draft, nor is what follows an end."""
+        if counts and self._drafts is not None:
+            rows, left = upload(list(counts.items()), torch.int64, self._drafts.ready.device).unbind(1)
+            self._drafts.ready.index_copy_(0, rows, left)
 
     def drawn(self, plan: StepPlan, running: RunningStep, lengths: Sequence[int]) -> None:
         """A step was launched; `lengths` are the tokens each row has computed with it, if all its drafts were right.
@@ -157,3 +143,9 @@ class ConstrainedSteps:
         rows, positions, values = upload(places, torch.int64, device).unbind(1)
         self._states.tokens.index_put_((rows, positions), values.to(torch.int32))
         self._sampling.append_several(forced)
+
+
+def _logits_of(plan: StepPlan, allowed: Mapping[int, int]) -> list[int]:
+    """Which of a step's logits are bound: by place those of its drafts that are allowed, and of what follows them."""
+    firsts = [0, *accumulate(1 + count for count in plan.num_drafts)]
+    return [firsts[place] + number for place, count in allowed.items() if count for number in range(1 + count)]

@@ -110,8 +110,9 @@ class DecodeGraphs:
     ) -> Drawn:
         """`mode` names how rows sample: steps of one mode do the same operations. The result holds until the next one.
 
-        `before_drawing` is what the host has to do between logits and tokens, maybe to the logits; `shared` tells whether many rows share
-        a prefix, `drafts` how many each row verifies, and `adapted` whether any has an adapter.
+        `before_drawing` is what the host has to do between logits and tokens, and may change the logits it is given;
+        `shared` tells whether many rows share a prefix, `drafts` how many each row verifies, and `adapted` whether any
+        has an adapter.
         """
         size = self.sizes[bisect_left(self.sizes, len(rows))]
         place = _Place(size, mode, shared, before_drawing is not None, drafts, adapted)

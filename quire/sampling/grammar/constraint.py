@@ -76,6 +76,10 @@ class Constraint:
         """How many of these may follow one after the other; none where more than a grammar binds."""
         return 0 if self.rule is None or self._thinking is not None else self.rule.num_allowed(drafts)
 
+    def masks_behind(self, drafts: Sequence[int], masks: Words) -> int:
+        """The same, and into `masks`, [drafts, words], what may follow each."""
+        return 0 if self.rule is None or self._thinking is not None else self.rule.masks_behind(drafts, masks)
+
     def take_forced(self) -> list[int]:
         """Tokens that must follow, if any; it is advanced behind them."""
         forced = [] if self._stage is Stage.BEHIND else self._take_end_of_thinking()

@@ -4,6 +4,7 @@ Masks lie on the device by row, so that applying them asks nothing of the host: 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,6 +20,19 @@ from quire.sampling.grammar.rule import Rule
 from quire.sampling.grammar.thinking import Thinking, most_tokens
 from quire.sampling.mode import num_reported
 from quire.sampling.newcomer import Newcomer
+
+_EVERY_TOKEN = -1
+"""A word of a mask that leaves nothing out."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundDrafts:
+    """What grammars say of the drafts that a step verifies."""
+
+    allowed: Mapping[int, int]
+    """By place: how many of its drafts may follow one after the other."""
+    masks: Tensor  # int32 [n, words] on the device
+    """Of places whose drafts are allowed, one after the other: what may come instead of each, and behind the last."""
 
 
 class GrammarMasks:
@@ -97,50 +111,43 @@ class GrammarMasks:
         if self._maker.is_slow:
             self._maker.begin([constraint for _, constraint in self.constrained(rows)], self._width)
 
-    def bind(self, rows: Sequence[int], drafts: Mapping[int, Sequence[int]] | None = None) -> Tensor | None:
-        """Make the masks of a step over these rows. Every token before is known.
-
-        `drafts`, by place: those that are verified, all of which their grammars allow. Such rows have a mask for each
-        place, and none for the row: what may come instead of each draft, and behind the last, int32 [places, words] on
-        the device. Rows come as the step has them.
+    def bind(self, rows: Sequence[int], drafts: Mapping[int, Sequence[int]] | None = None) -> BoundDrafts | None:
+        """Make the masks of a step over these rows. Every token before is known, and by place the `drafts` that are
+        verified: such rows have a mask for each of these, as far as their grammars allow them, and not one for all.
         """
         found = self.constrained(rows)
         if not found:
             return None
         made = self._maker.masks([constraint for _, constraint in found], self._width)
-        behind = self._masks_of_drafts(found, made, drafts) if drafts else None
+        of_drafts = self._bind_drafts(found, made, drafts) if drafts else None
         bound = upload([rows[place] for place, _ in found], torch.int64, self._masks.device)
-        self._masks.index_copy_(0, bound, self._there(made))
-        return None if behind is None else self._there(behind)
+        self._masks.index_copy_(0, bound, self._on_device(made))
+        return of_drafts
 
     def constrained(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
         """Which places of a step over these rows are constrained."""
         known = self._constraints
         return [(place, known[row]) for place, row in enumerate(rows) if row in known]
 
-    def _masks_of_drafts(
+    def _bind_drafts(
         self, found: Sequence[tuple[int, Constraint]], made: Tensor, drafts: Mapping[int, Sequence[int]]
-    ) -> Tensor:
-        """On the host; takes from `made` the masks that are the first of their rows."""
-        masks = torch.empty(
-            (sum(1 + len(each) for each in drafts.values()), made.shape[1]),
-            dtype=torch.int32,
-            pin_memory=self._masks.device.type == "cuda",
-        )
-        words, begin = masks.numpy().view(np.uint32), 0
+    ) -> BoundDrafts:
+        """`made` are the masks of all that were found; those that become the first of several are taken from it."""
+        most = sum(1 + len(each) for each in drafts.values())
+        masks = torch.empty((most, made.shape[1]), dtype=torch.int32, pin_memory=self._masks.device.type == "cuda")
+        words, end = masks.numpy().view(np.uint32), 0
+        allowed: dict[int, int] = {}
         for number, (place, constraint) in enumerate(found):
-            if place not in drafts:
-                continue
-            assert constraint.rule is not None, "nothing but a grammar binds it"
-            end = begin + 1 + len(drafts[place])
-            masks[begin] = made[number]
-            constraint.rule.masks_behind(drafts[place], words[begin + 1 : end])
-            made[number] = -1
-            begin = end
-        return masks
+            if place in drafts:
+                count = allowed[place] = constraint.masks_behind(drafts[place], words[end + 1 :])
+                if count:
+                    masks[end] = made[number]
+                    made[number] = _EVERY_TOKEN
+                    end += 1 + count
+        return BoundDrafts(allowed, self._on_device(masks[:end]))
 
-    def _there(self, masks: Tensor) -> Tensor:
-        """On the device, with no words beyond its logits."""
+    def _on_device(self, masks: Tensor) -> Tensor:
+        """With no words beyond its logits."""
         return masks.to(self._masks.device, non_blocking=True)[:, : self._masks.shape[1]]
 
     def _note_budget(self, row: int, newcomer: Newcomer) -> None:

@@ -74,8 +74,8 @@ class Rule:
 
     def num_allowed(self, tokens: Sequence[int]) -> int:
         """How many of these may follow one after the other, without an end among them: what comes behind an end would
-        be no part of the text."""
-        if self.is_complete or self.failure is not None:
+        be no part of the text. None any more where tables were full once: what was only a guess fills them too."""
+        if self.is_complete or self.failure is not None or self._renew is None:
             return 0
         count = 0
         for token in tokens[: self.matcher.validate_tokens(list(tokens))]:
@@ -89,14 +89,21 @@ class Rule:
             self.matcher.rollback(count)
         return count
 
-    def masks_behind(self, tokens: Sequence[int], masks: Words) -> None:
-        """Into `masks`, [tokens, words]: what may follow each of these, all of which are allowed."""
-        for token, mask in zip(tokens, masks, strict=True):
+    def masks_behind(self, tokens: Sequence[int], masks: Words) -> int:
+        """Into `masks`, [tokens, words]: what may follow each of these, up to the first that is not allowed; returns
+        how many are."""
+        count = self.num_allowed(tokens)
+        for number, (token, mask) in enumerate(zip(tokens[:count], masks, strict=False)):
             self.matcher.consume_token(token)
             self.matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
-            if self.corrects_mask:
+            if self.matcher.is_error():
+                self._recover()  # it knows nothing of these tokens then
+                return number
+            if self._has_other_ends:
                 self.correct_mask(mask)
-        self.matcher.rollback(len(tokens))
+        if count:
+            self.matcher.rollback(count)
+        return count
 
     @property
     def corrects_mask(self) -> bool:

@@ -214,6 +214,6 @@ class Drafting:
             drawn = draw_places(self._sampler, self._states, self.rows.ready, logits, layout, mode)
         if self._ranks is not None:
             self._ranks.broadcast(drawn.tokens)
-            if mode.adjusts:  # the first rank alone knows which drafts grammars have cut
+            if mode.cuts_drafts:  # only the first rank knows what grammars rule out
                 self._ranks.broadcast(self.rows.ready)
         return accept_places(self._states, self.rows.ready, layout, drawn)
