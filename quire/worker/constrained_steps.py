@@ -16,7 +16,7 @@ from quire.core.plan import Admission, StepPlan
 from quire.ops.functional import mask_logits
 from quire.ops.step_tensors import RowStates
 from quire.ops.upload import upload
-from quire.sampling.grammar.masks import is_constrained
+from quire.sampling.grammar.masks import NO_DRAFTS, Drafts, is_constrained
 from quire.sampling.grammar.progress import Constrained, jump
 from quire.sampling.mode import num_reported
 from quire.sampling.state import SamplingState
@@ -81,7 +81,7 @@ class ConstrainedSteps:
             if places:
                 self._coming = DraftCopy(self._states, self._drafts, plan, places)
         if self._can_jump:
-            grammars.foresee(rows)
+            grammars.foresee(rows, self._read_drafts())
 
     def bind(self, plan: StepPlan, logits: Tensor) -> Constrained:
         """Masks for the tokens that are about to be drawn for the plan's rows from `logits`, of one place after the
@@ -96,14 +96,18 @@ class ConstrainedSteps:
             self._unread.settle()
             self._unread = None
         rows = plan.rows[: plan.num_sampling]
-        drafts = {} if self._coming is None else self._coming.read()
+        drafts = self._read_drafts()
         bound = grammars.bind(rows, drafts)
-        if bound is not None:
-            cut = {plan.rows[place]: count for place, count in bound.allowed.items() if count < len(drafts[place])}
+        if bound.allowed:
+            cut = {rows[place]: count for place, count in bound.allowed.items() if count < len(drafts[place])}
             self._cut_drafts(cut)
-            if places := _logits_of(plan, bound.allowed):
-                mask_logits(logits, upload(places, torch.int64, logits.device), bound.masks)
+            firsts = [0, *accumulate(1 + count for count in plan.num_drafts)]
+            places = [firsts[place] + number for place in bound.allowed for number in range(1 + len(drafts[place]))]
+            mask_logits(logits, upload(places, torch.int64, logits.device), bound.masks)
         return grammars.constrained(rows)
+
+    def _read_drafts(self) -> Drafts:
+        return NO_DRAFTS if self._coming is None else self._coming.read()
 
     def _cut_drafts(self, counts: Mapping[int, int]) -> None:
         """Of some rows as many are left: what a grammar rules out is no draft, nor is what follows an end."""
@@ -143,9 +147,3 @@ class ConstrainedSteps:
         rows, positions, values = upload(places, torch.int64, device).unbind(1)
         self._states.tokens.index_put_((rows, positions), values.to(torch.int32))
         self._sampling.append_several(forced)
-
-
-def _logits_of(plan: StepPlan, allowed: Mapping[int, int]) -> list[int]:
-    """Which of a step's logits are bound: by place those of its drafts that are allowed, and of what follows them."""
-    firsts = [0, *accumulate(1 + count for count in plan.num_drafts)]
-    return [firsts[place] + number for place, count in allowed.items() if count for number in range(1 + count)]

@@ -20,9 +20,7 @@ def mask_logits(
     for number, place in enumerate(places.tolist()):
         row = logits[place : place + 1]
         bound = row.float()  # the same memory, where that is what they are
-        broken = None if float(bound.max()) < float("inf") else ~(row < float("inf"))  # NaN is no less
-        kept = None if broken is None else row[broken]
+        is_whole = float(bound.max()) < float("inf")  # NaN is no less
+        own = bound if is_whole else bound.clone()
         mask(bound, masks, torch.tensor([number]))
-        row.copy_(bound)
-        if broken is not None:
-            row[broken] = kept
+        row.copy_(bound if is_whole else bound.where(own < float("inf"), own))

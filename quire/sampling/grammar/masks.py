@@ -5,8 +5,8 @@ Masks lie on the device by row, so that applying them asks nothing of the host: 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,12 +15,15 @@ from quire.ops.upload import upload
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.end_text import EndText
-from quire.sampling.grammar.mask_maker import MaskMaker
+from quire.sampling.grammar.mask_maker import Asked, MaskMaker
 from quire.sampling.grammar.rule import Rule
 from quire.sampling.grammar.thinking import Thinking, most_tokens
 from quire.sampling.mode import num_reported
 from quire.sampling.newcomer import Newcomer
 
+Drafts = Mapping[int, Sequence[int]]
+"""By place in a step: tokens behind the last one."""
+NO_DRAFTS: Drafts = MappingProxyType({})
 _EVERY_TOKEN = -1
 """A word of a mask that leaves nothing out."""
 
@@ -30,9 +33,9 @@ class BoundDrafts:
     """What grammars say of the drafts that a step verifies."""
 
     allowed: Mapping[int, int]
-    """By place: how many of its drafts may follow one after the other."""
+    """By place that verifies any: how many of them may follow one after the other."""
     masks: Tensor  # int32 [n, words] on the device
-    """Of places whose drafts are allowed, one after the other: what may come instead of each, and behind the last."""
+    """Of these places, one after the other: what may come instead of each of their drafts, and behind the last."""
 
 
 class GrammarMasks:
@@ -104,51 +107,44 @@ class GrammarMasks:
             self.release(row)
         return bool(over)
 
-    def foresee(self, rows: Sequence[int]) -> None:
+    def foresee(self, rows: Sequence[int], drafts: Drafts = NO_DRAFTS) -> None:
         """Begin with the masks that `bind` is asked for next, if they take long: they are made while the device
         computes logits. Every token before is known.
         """
         if self._maker.is_slow:
-            self._maker.begin([constraint for _, constraint in self.constrained(rows)], self._width)
+            _, _, asked = self._asked(rows, drafts)
+            self._maker.begin(asked, self._width)
 
-    def bind(self, rows: Sequence[int], drafts: Mapping[int, Sequence[int]] | None = None) -> BoundDrafts | None:
-        """Make the masks of a step over these rows. Every token before is known, and by place the `drafts` that are
-        verified: such rows have a mask for each of these, as far as their grammars allow them, and not one for all.
+    def bind(self, rows: Sequence[int], drafts: Drafts = NO_DRAFTS) -> BoundDrafts:
+        """Make the masks of a step over these rows, of which some verify `drafts`. Every token before is known.
+
+        Rows with drafts have a mask for each place, and none that holds for all.
         """
-        found = self.constrained(rows)
-        if not found:
-            return None
-        made = self._maker.masks([constraint for _, constraint in found], self._width)
-        of_drafts = self._bind_drafts(found, made, drafts) if drafts else None
-        bound = upload([rows[place] for place, _ in found], torch.int64, self._masks.device)
-        self._masks.index_copy_(0, bound, self._on_device(made))
-        return of_drafts
+        singly, several, asked = self._asked(rows, drafts)
+        if not asked:
+            return BoundDrafts({}, self._masks[:0])
+        made = self._maker.masks(asked, self._width)
+        device = self._masks.device
+        masks = made.words.to(device, non_blocking=True)[:, : self._masks.shape[1]]
+        count = len(singly)
+        if singly:
+            self._masks.index_copy_(0, upload([rows[place] for place in singly], torch.int64, device), masks[:count])
+        if several:
+            at = upload([rows[place] for place in several], torch.int64, device)
+            self._masks.index_fill_(0, at, _EVERY_TOKEN)
+        return BoundDrafts(dict(zip(several, made.allowed[count:], strict=True)), masks[count:])
 
     def constrained(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
         """Which places of a step over these rows are constrained."""
         known = self._constraints
         return [(place, known[row]) for place, row in enumerate(rows) if row in known]
 
-    def _bind_drafts(
-        self, found: Sequence[tuple[int, Constraint]], made: Tensor, drafts: Mapping[int, Sequence[int]]
-    ) -> BoundDrafts:
-        """`made` are the masks of all that were found; those that become the first of several are taken from it."""
-        most = sum(1 + len(each) for each in drafts.values())
-        masks = torch.empty((most, made.shape[1]), dtype=torch.int32, pin_memory=self._masks.device.type == "cuda")
-        words, end = masks.numpy().view(np.uint32), 0
-        allowed: dict[int, int] = {}
-        for number, (place, constraint) in enumerate(found):
-            if place in drafts:
-                count = allowed[place] = constraint.masks_behind(drafts[place], words[end + 1 :])
-                if count:
-                    masks[end] = made[number]
-                    made[number] = _EVERY_TOKEN
-                    end += 1 + count
-        return BoundDrafts(allowed, self._on_device(masks[:end]))
-
-    def _on_device(self, masks: Tensor) -> Tensor:
-        """With no words beyond its logits."""
-        return masks.to(self._masks.device, non_blocking=True)[:, : self._masks.shape[1]]
+    def _asked(self, rows: Sequence[int], drafts: Drafts) -> tuple[list[int], list[int], list[Asked]]:
+        """Constrained places that have one mask, and those that verify drafts; and what is asked of both, in turn."""
+        found = dict(self.constrained(rows))
+        singly = [place for place in found if place not in drafts]
+        several = [place for place in found if place in drafts]
+        return singly, several, [(found[place], drafts.get(place, ())) for place in (*singly, *several)]
 
     def _note_budget(self, row: int, newcomer: Newcomer) -> None:
         part = newcomer.params.reasoning

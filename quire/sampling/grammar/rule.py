@@ -89,22 +89,6 @@ class Rule:
             self.matcher.rollback(count)
         return count
 
-    def masks_behind(self, tokens: Sequence[int], masks: Words) -> int:
-        """Into `masks`, [tokens, words]: what may follow each of these, up to the first that is not allowed; returns
-        how many are."""
-        count = self.num_allowed(tokens)
-        for number, (token, mask) in enumerate(zip(tokens[:count], masks, strict=False)):
-            self.matcher.consume_token(token)
-            self.matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
-            if self.matcher.is_error():
-                self._recover()  # it knows nothing of these tokens then
-                return number
-            if self._has_other_ends:
-                self.correct_mask(mask)
-        if count:
-            self.matcher.rollback(count)
-        return count
-
     @property
     def corrects_mask(self) -> bool:
         """Whether the mask that its matcher has just made is not yet its own."""
@@ -118,6 +102,18 @@ class Rule:
             forbid(mask, self._not_ends)
         if self._stop_ids and self.matcher.is_accepting():
             allow(mask, self._stop_ids)
+
+    def correct_masks_behind(self, tokens: Sequence[int], masks: Words) -> int:
+        """The same for `masks`, [tokens, words], which the matcher has made behind each of these; returns how many are
+        known: none where it has failed on its way."""
+        if self.matcher.is_error():
+            return 0
+        if self._has_other_ends and tokens:
+            for token, mask in zip(tokens, masks, strict=False):
+                self.matcher.consume_token(token)
+                self.correct_mask(mask)
+            self.matcher.rollback(len(tokens))
+        return len(tokens)
 
     def start_over(self) -> None:
         self.matcher.reset()
