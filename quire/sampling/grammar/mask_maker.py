@@ -69,8 +69,8 @@ class MaskMaker:
         return found if begun == asked else self._make(asked, width)
 
     def _make(self, asked: list[Asked], width: int) -> Masks:
-        firsts = [0, *accumulate(1 + len(drafts) for _, drafts in asked)]
-        masks = self._room(firsts.pop(), width)
+        *firsts, end = accumulate((1 + len(drafts) for _, drafts in asked), initial=0)
+        masks = self._room(end, width)
         bindings = [constraint.binding for constraint, _ in asked]
         allowed = [constraint.num_allowed(drafts) if drafts else 0 for constraint, drafts in asked]
         of_matchers = [
