@@ -201,8 +201,8 @@ def test_what_a_grammar_says_again_is_drafted(tiny_chat: Path) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", ["ngram", "draft_model"])
 def test_on_a_gpu(method: str, tiny_chat: Path) -> None:
-    """Sums whose order does not depend on the batch; the second time by graphs that are captured by then."""
-    settings = {"dtype": "bfloat16", "block_size": 16, "max_model_len": 256, "batch_invariant": True}
+    """Sums whose order does not depend on the batch."""
+    settings = {"dtype": "bfloat16", "num_gpu_blocks_override": 200, "max_model_len": 256, "batch_invariant": True}
     plain = found_with(tiny_chat, None, MIXED, **settings)
     found = found_with(tiny_chat, method, MIXED, **settings)
     assert found.tokens == plain.tokens
