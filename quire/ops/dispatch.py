@@ -45,6 +45,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "sample_tokens": ("cuda", "cpu"),
     "argmax": ("cuda", "cpu"),
     "adjust_logits": ("cuda", "cpu"),
+    "mask_logits": ("cuda", "cpu"),
     "apply_speech_rules": ("cpu",),
     "count_tokens": ("cuda",),
     "token_logprobs": ("cuda", "cpu"),

@@ -482,6 +482,12 @@ def adjust_logits(logits: Tensor, rows: Tensor, positions: Tensor, history: Tens
     return result
 
 
+def mask_logits(logits: Tensor, places: Tensor, masks: Tensor) -> None:
+    """Of `logits` [n, vocabulary] the rows at `places` int64 [m], none of which comes twice: -inf in them is what
+    `masks` int32 [m, words] leave out."""
+    implementation("mask_logits", logits.device.type)(logits, places, masks)
+
+
 def count_tokens(counts: RowTensors, rows: Tensor, tokens: Tensor) -> None:
     """Count the `tokens` just drawn for `rows`, both int64 [n], where these have counts (see `Adjustments`)."""
     implementation("count_tokens", rows.device.type)(counts, rows, tokens)

@@ -46,6 +46,8 @@ class SamplingMode:
     """Logits processors of plugins that some sequence asks for, in the order of their names."""
     penalizes: bool = False
     """Drafts are verified, and some sequence has penalties: what it draws depends on every token before."""
+    cuts_drafts: bool = False
+    """Drafts are verified, and some sequence has a grammar, which may rule out some of its own."""
 
     def of_graph(self) -> "SamplingMode":
         """The mode of the graph that serves this one, of few there are: rows that ask for nothing cost it nothing."""
@@ -63,6 +65,7 @@ class SamplingMode:
             speech=self.speech,
             processors=self.processors,
             penalizes=self.penalizes,
+            cuts_drafts=self.cuts_drafts,
         )
 
 

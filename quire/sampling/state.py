@@ -99,7 +99,7 @@ class SamplingState:
     @property
     def mode_of_drafts(self) -> SamplingMode:
         """The same, of a step that verifies drafts."""
-        return replace(self.mode, penalizes=self.adjustments.penalize)
+        return replace(self.mode, penalizes=self.adjustments.penalize, cuts_drafts=self.grammars.is_active)
 
     def reports(self, rows: Sequence[int]) -> list[Report]:
         """Those of a batch of rows that report logprobs of what they draw."""

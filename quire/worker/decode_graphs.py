@@ -64,6 +64,8 @@ class _Captured:
     parts: tuple[Replay, ...]
     """All of the step, or logits and then tokens."""
     sampled: Drawn
+    logits: Tensor | None = None  # [rows and their drafts, vocabulary]
+    """What the first of two parts leaves to the second."""
 
 
 class DecodeGraphs:
@@ -100,7 +102,7 @@ class DecodeGraphs:
         self,
         rows: Sequence[int],
         mode: SamplingMode,
-        before_drawing: Callable[[], None] | None = None,
+        before_drawing: Callable[[Tensor], None] | None = None,
         *,
         shared: bool = False,
         drafts: int = 0,
@@ -108,8 +110,9 @@ class DecodeGraphs:
     ) -> Drawn:
         """`mode` names how rows sample: steps of one mode do the same operations. The result holds until the next one.
 
-        `before_drawing` is what the host has to do between logits and tokens; `shared` tells whether many rows share
-        a prefix, `drafts` how many each row verifies, and `adapted` whether any has an adapter.
+        `before_drawing` is what the host has to do between logits and tokens, and may change the logits it is given;
+        `shared` tells whether many rows share a prefix, `drafts` how many each row verifies, and `adapted` whether any
+        has an adapter.
         """
         size = self.sizes[bisect_left(self.sizes, len(rows))]
         place = _Place(size, mode, shared, before_drawing is not None, drafts, adapted)
@@ -122,7 +125,8 @@ class DecodeGraphs:
         captured.rows.copy_(upload(padded, torch.int64, self._device))
         captured.parts[0]()
         if before_drawing is not None:
-            before_drawing()
+            assert captured.logits is not None, "it is in two parts"
+            before_drawing(captured.logits)
             captured.parts[1]()
         return captured.sampled.first(len(rows))
 
@@ -145,10 +149,10 @@ class DecodeGraphs:
         self._too_large.clear()
         self._pool = self._logits = None
 
-    def _at_once(self, rows: Tensor, place: _Place, before_drawing: Callable[[], None] | None = None) -> Drawn:
+    def _at_once(self, rows: Tensor, place: _Place, before_drawing: Callable[[Tensor], None] | None = None) -> Drawn:
         logits, lengths = self._compute(rows, place.shared, place.drafts, place.adapted)
         if before_drawing is not None:
-            before_drawing()
+            before_drawing(logits)
         return self._draw(rows, logits, lengths, place.mode, place.drafts)
 
     def _graph(self, place: _Place) -> _Captured | None:
@@ -188,7 +192,7 @@ class DecodeGraphs:
 
         first, lengths = self._record(compute)
         second, sampled = self._record(lambda: self._draw(rows, room, lengths, place.mode, place.drafts))
-        return _Captured(rows, (first, second), sampled)
+        return _Captured(rows, (first, second), sampled, room)
 
     def _room(self, rows: Tensor, place: _Place) -> Tensor:
         if self._logits is None:

@@ -127,7 +127,11 @@ class Worker:
         self._drafting = make_drafting(parts, layout, limits, self._rows.states, sampler, memory, computed.logits)
         # forced tokens would have to be told to other ranks
         can_jump = device.type != "cuda" and parts.group is None and self._stage is None
-        self._constrained = ConstrainedSteps(sampling, self._rows.states, limits.max_model_len, can_jump=can_jump)
+        self._constrained = ConstrainedSteps(
+            *(sampling, self._rows.states, limits.max_model_len),
+            can_jump=can_jump,
+            drafts=None if self._drafting is None else self._drafting.rows,
+        )
         self._limits, self._device = limits, device
         self._graphs = self._decode_graphs()
         # reading a prefix once for many sequences is another order of sums
@@ -197,7 +201,7 @@ class Worker:
             if alignment is not None and batch.encoded is not None:
                 batch = replace(batch, encoded=replace(batch.encoded, alignment=alignment))
             inputs = replace(inputs, batch=batch)
-        self._constrained.foresee(plan.rows[: plan.num_sampling])
+        self._constrained.foresee(plan)
         positions = inputs.positions
         if plan.num_drafts and self._drafting is not None:
             positions = self._drafting.positions(positions)
@@ -230,8 +234,7 @@ class Worker:
         running = RunningStep(
             plan.step, sampled, reports, prompt_logprobs, device_time, constrained, pooled, unread, media=seen
         )
-        draft_rows = None if self._drafting is None else self._drafting.rows
-        self._constrained.drawn(plan, running, self._lengths.computed, draft_rows)
+        self._constrained.drawn(plan, running, self._lengths.computed)
         if constrained and unread is not None and self._drafting is not None:
             unread.ready = self._drafting.ready(inputs.sampling_rows)  # less what grammars forbid
         return running
@@ -345,9 +348,10 @@ class Worker:
     def _decode(self, graphs: DecodeGraphs, plan: StepPlan, device_time: DeviceTime, drafts: int) -> RunningStep:
         constrained = list[tuple[int, Constraint]]()
 
-        def bind() -> None:
-            constrained.extend(self._constrained.bind(plan.rows))
+        def bind(logits: Tensor) -> None:
+            constrained.extend(self._constrained.bind(plan, logits))
 
+        self._constrained.foresee(plan)
         before_drawing = bind if self._sampling.grammars.is_active else None
         # a tile has one query of each of its members
         if self._drafting is not None:
@@ -418,10 +422,8 @@ class Worker:
         last = hidden if inputs.sampling_indices is None else hidden.index_select(0, inputs.sampling_indices)
         logits = self._project(last, self._lengths.ends_of_prompts(plan), adapters)
         rows = inputs.sampling_rows
-        host_rows = plan.rows[: plan.num_sampling]
-        constrained = self._constrained.bind(host_rows)  # behind the forward: on a GPU it may wait for the last step
+        constrained = self._constrained.bind(plan, logits)  # behind the forward: on a GPU it may wait for the last step
         if self._drafting is not None:
-            self._constrained.bind_drafts(plan, constrained, logits, self._lengths.computed)
             mode, lengths = self._sampling.mode_of_drafts, inputs.sampling_positions
             verified = self._drafting.verify(logits, rows, lengths, plan, mode)
             if self._stage is not None:

@@ -7,9 +7,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 import torch
+from msgspec.structs import replace
 
 from quire import LLM, SamplingParams, StructuredOutput
 from tests.engine.test_structured_output import PET
+from tests.scheduler.bookkeeping import AlwaysAll
+from tests.worker.speculation import NGRAM
 
 
 @pytest.fixture(scope="module", params=["tensor_parallel_size", "pipeline_parallel_size"])
@@ -37,6 +40,29 @@ def test_ranks_sleep_and_wake_up(llm: LLM) -> None:
         [output] = llm.generate(["hello"], greedy, use_tqdm=False)
         assert output.outputs[0].token_ids == wanted.outputs[0].token_ids
     llm.sleep(2)  # and closes asleep
+
+
+@pytest.mark.parametrize("layout", ["tensor_parallel_size", "pipeline_parallel_size"])
+def test_drafts_under_grammars(layout: str, tiny_chat: Path) -> None:
+    """The rank that draws knows the grammars, and all come to the same drafts."""
+    structured = StructuredOutput(regex="(the (cat|dog) sat on the mat, and ){4}")
+    params = [
+        SamplingParams(temperature=1.0, seed=seed, max_tokens=120, structured=structured if seed % 3 else None)
+        for seed in range(6)
+    ]
+    settings = {"num_gpu_blocks_override": 256, "block_size": 4, "max_num_seqs": 4, "cpu_compute": "exact"}
+    alone = LLM(str(tiny_chat), **settings)
+    # reported logprobs keep tokens that are forced from coming without steps, and drafts from being made
+    expected = alone.generate(["the mat"] * 6, [replace(each, logprobs=0) for each in params], use_tqdm=False)
+    alone.close()
+    two = LLM(str(tiny_chat), speculative_config=NGRAM, **settings, **{layout: 2})
+    two._engine.loop.scheduler._draft_length = AlwaysAll(4)
+    found = two.generate(["the mat"] * 6, params, use_tqdm=False)
+    drafts = two._engine.drafts
+    two.close()
+    assert [each.outputs[0].token_ids for each in found] == [each.outputs[0].token_ids for each in expected]
+    assert drafts.accepted > 100
+    assert {each.outputs[0].finish_reason for each in found[1:3]} == {"stop"}
 
 
 @pytest.mark.slow

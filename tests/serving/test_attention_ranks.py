@@ -4,6 +4,7 @@ that is killed under load."""
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,9 @@ from tests.engine.test_structured_output import PET
 from tests.executor.test_nodes import free_port
 from tests.multimodal.tiny_vision import make_vision, picture
 from tests.parity.tiny import CASES, SHAPE, write_tiny
+from tests.scheduler.bookkeeping import AlwaysAll
 from tests.serving.test_ranks import rank_pids
+from tests.worker.speculation import NGRAM
 
 ALONE: dict[str, Any] = {
     "num_gpu_blocks_override": 256,
@@ -84,6 +87,23 @@ def test_grammars_bind_on_every_rank(
             jsonschema.validate(json.loads(output.outputs[0].text), PET)
         scheduler = llm._engine.loop.scheduler
         assert all(kv.stats.tokens_asked > 0 for kv in scheduler.kv_of_ranks)
+    finally:
+        llm.close()
+
+
+@pytest.mark.slow
+def test_every_rank_drafts_under_grammars(model: str, expected: list[list[int]]) -> None:
+    llm = LLM(model, **SPREAD, speculative_config=NGRAM)
+    try:
+        scheduler: Any = llm._engine.loop.scheduler
+        for each in scheduler._ranks:
+            each._draft_length = AlwaysAll(4)
+        assert said(llm) == expected
+        before = scheduler.drafts
+        letters = SamplingParams(seed=1, max_tokens=90, structured=StructuredOutput(regex="[ab]{80}"))
+        for output in llm.generate([f"letters {number}" for number in range(4)], letters, use_tqdm=False):
+            assert re.fullmatch("[ab]{80}", output.outputs[0].text)
+        assert (scheduler.drafts - before).accepted > 10
     finally:
         llm.close()
 

@@ -72,7 +72,7 @@ def test_the_same_is_proposed_with_torch_and_without(seed: int, settings: Resolv
                 memory.admit(admission)
             core.admit(admission)
             proposer.admit(admission)
-            drafts.admit(admission, is_read_first=True)
+            drafts.admit(admission)
             live.add(row)
         elif random.random() < 0.08 or own.computed[row] > 50:
             core.release(row)

@@ -78,7 +78,7 @@ def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], 
 
     def compute(rows: Tensor, shared: bool, drafts: int, adapted: bool) -> tuple[Tensor, Tensor]:
         state.index_add_(0, rows, torch.ones_like(rows))
-        return state[rows][:, None].expand(-1, 3).float(), state[rows] + 0
+        return state[rows][:, None].repeat(1, 3).float(), state[rows] + 0
 
     def draw(rows: Tensor, logits: Tensor, lengths: Tensor, mode: SamplingMode, drafts: int) -> SampledTokens:
         return SampledTokens(logits[:, 0].long() + added, lengths % 2 == 0, None)
@@ -88,15 +88,16 @@ def test_a_graph_does_what_the_step_does_for_any_rows(kind: type[DecodeGraphs], 
     for number, rows in enumerate(([3], [3], [3], [1, 2, 5], [4, 2, 1], [8, 0, 7], [3])):
         said: list[int] = []
 
-        def say(number: int = number, said: list[int] = said) -> None:
+        def say(logits: Tensor, number: int = number, said: list[int] = said) -> None:
             said.append(number)
+            logits.add_(1)
             added.fill_(1000 * number)
 
         found = graphs.run(rows, SamplingMode(), say if in_parts else None)
         for row in rows:
             expected[row] += 1
         assert said == ([number] if in_parts else [])
-        assert found.tokens.tolist() == [expected[row] + 1000 * number * in_parts for row in rows]
+        assert found.tokens.tolist() == [expected[row] + (1000 * number + 1) * in_parts for row in rows]
         assert found.invalid.tolist() == [expected[row] % 2 == 0 for row in rows]
 
 

@@ -21,6 +21,7 @@ from quire.ops.functional import (
     argmax,
     gated_activation,
     layer_norm,
+    mask_logits,
     prepare_heads,
     rms_norm,
     sample_tokens,
@@ -143,6 +144,9 @@ def sampling_cases(shape: RowShape, rows: int, device: str) -> Iterator[RowCase]
     # logits, what grammars leave of them and counts are read, and float32 is written
     adjusted_bytes = narrow[0].nbytes * (1 + 1 / 16 + 2 + 2)
     yield RowCase(f"adjust_logits by masks and penalties, {about}", adjusted, adjusted_bytes)
+    masked = [partial(mask_logits, logits, own, asked.masks) for logits in _copies(narrow[0])]
+    # every other logit is left out: all are read, to be written again
+    yield RowCase(f"mask_logits, {about}", masked, narrow[0].nbytes * (1 + 1 / 16 + 1))
     counts = torch.full((rows,), 5, dtype=torch.int32, device=device)
     reported = [partial(token_logprobs, logits, own, counts, 5) for logits in narrow]
     yield RowCase(f"token_logprobs of 5, {about}", reported, float(narrow[0].nbytes))

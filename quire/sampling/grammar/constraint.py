@@ -8,7 +8,8 @@ import numpy as np
 from quire.sampling.grammar.rule import Rule, Words, allow, forbid
 from quire.sampling.grammar.thinking import Stage, Thinking
 
-_ALL = np.uint32(0xFFFFFFFF)
+ALL = np.uint32(0xFFFFFFFF)
+"""A word of a mask that leaves nothing out."""
 
 
 class Binding(Enum):
@@ -76,6 +77,11 @@ class Constraint:
         """How many of these may follow one after the other; none where more than a grammar binds."""
         return 0 if self.rule is None or self._thinking is not None else self.rule.num_allowed(drafts)
 
+    def correct_masks_behind(self, drafts: Sequence[int], masks: Words) -> int:
+        """From what the matcher says to what may follow each of these drafts, which are allowed; returns of how many
+        that is known."""
+        return 0 if self.rule is None else self.rule.correct_masks_behind(drafts, masks)
+
     def take_forced(self) -> list[int]:
         """Tokens that must follow, if any; it is advanced behind them."""
         forced = [] if self._stage is Stage.BEHIND else self._take_end_of_thinking()
@@ -89,13 +95,13 @@ class Constraint:
         is worked out once a step.
         """
         if binding is Binding.NOTHING:
-            mask.fill(_ALL)
+            mask.fill(ALL)
         elif binding is Binding.ONLY:
             mask.fill(0)
             allow(mask, frozenset([self._only]))
         elif binding is Binding.GO_ON:
             assert self._thinking is not None
-            mask.fill(_ALL)
+            mask.fill(ALL)
             forbid(mask, self._stop_ids | self._thinking.ruled_out)
         else:
             assert self.rule is not None
@@ -104,7 +110,7 @@ class Constraint:
             if binding is Binding.GRAMMAR_OR_THOUGHT:
                 allow(mask, frozenset([self._only]))
         if self.failure is not None:
-            mask.fill(_ALL)
+            mask.fill(ALL)
 
     @property
     def _only(self) -> int:

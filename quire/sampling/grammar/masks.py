@@ -4,8 +4,9 @@ Masks lie on the device by row, so that applying them asks nothing of the host: 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,11 +15,27 @@ from quire.ops.upload import upload
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.grammar.constraint import Constraint
 from quire.sampling.grammar.end_text import EndText
-from quire.sampling.grammar.mask_maker import MaskMaker
+from quire.sampling.grammar.mask_maker import Asked, MaskMaker
 from quire.sampling.grammar.rule import Rule
 from quire.sampling.grammar.thinking import Thinking, most_tokens
 from quire.sampling.mode import num_reported
 from quire.sampling.newcomer import Newcomer
+
+Drafts = Mapping[int, Sequence[int]]
+"""By place in a step: tokens behind the last one."""
+NO_DRAFTS: Drafts = MappingProxyType({})
+_EVERY_TOKEN = -1
+"""A word of a mask that leaves nothing out."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundDrafts:
+    """What grammars say of the drafts that a step verifies."""
+
+    allowed: Mapping[int, int]
+    """By place that verifies any: how many of them may follow one after the other."""
+    masks: Tensor  # int32 [n, words] on the device
+    """Of these places, one after the other: what may come instead of each of their drafts, and behind the last."""
 
 
 class GrammarMasks:
@@ -90,42 +107,49 @@ class GrammarMasks:
             self.release(row)
         return bool(over)
 
-    def foresee(self, rows: Sequence[int]) -> None:
+    def foresee(self, rows: Sequence[int], drafts: Drafts = NO_DRAFTS) -> None:
         """Begin with the masks that `bind` is asked for next, if they take long: they are made while the device
         computes logits. Every token before is known.
         """
         if self._maker.is_slow:
-            self._maker.begin([constraint for _, constraint in self._constrained(rows)], self._width)
+            _, _, asked = self._asked(rows, drafts)
+            self._maker.begin(asked, self._width)
 
-    def bind(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
-        """Make the masks of a step over these rows; returns its constrained places. Every token before is known."""
-        found = self._constrained(rows)
-        if found:
-            made = self._maker.masks([constraint for _, constraint in found], self._width)
-            bound = upload([rows[place] for place, _ in found], torch.int64, self._masks.device)
-            there = made.to(self._masks.device, non_blocking=True)
-            self._masks.index_copy_(0, bound, there[:, : self._masks.shape[1]])
-        return found
+    def bind(self, rows: Sequence[int], drafts: Drafts = NO_DRAFTS) -> BoundDrafts:
+        """Make the masks of a step over these rows, of which some verify `drafts`. Every token before is known.
 
-    def bind_drafts(self, row: int, constraint: Constraint, drafts: Sequence[int]) -> Tensor:
-        """int32 [1 + drafts, words] on the host: what may come in the place of each of a row's drafts, and behind the
-        last. They bind the row instead of its own mask, which `bind` has made."""
-        assert constraint.rule is not None, "nothing but a grammar binds it"
-        made = np.empty((1 + len(drafts), self._width), dtype=np.uint32)
-        width = self._masks.shape[1]
-        made[0, :width] = self._masks[row].numpy().view(np.uint32)[: self._width]
-        constraint.rule.masks_behind(drafts, made[1:])
-        self._masks[row].fill_(-1)
-        return torch.from_numpy(made[:, :width].view(np.int32))
+        Rows with drafts have a mask for each place, and none that holds for all.
+        """
+        singly, several, asked = self._asked(rows, drafts)
+        if not asked:
+            return BoundDrafts({}, self._masks[:0])
+        made = self._maker.masks(asked, self._width)
+        device = self._masks.device
+        masks = made.words.to(device, non_blocking=True)[:, : self._masks.shape[1]]
+        count = len(singly)
+        if singly:
+            self._masks.index_copy_(0, upload([rows[place] for place in singly], torch.int64, device), masks[:count])
+        if several:
+            at = upload([rows[place] for place in several], torch.int64, device)
+            self._masks.index_fill_(0, at, _EVERY_TOKEN)
+        return BoundDrafts(dict(zip(several, made.allowed[count:], strict=True)), masks[count:])
+
+    def constrained(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
+        """Which places of a step over these rows are constrained."""
+        known = self._constraints
+        return [(place, known[row]) for place, row in enumerate(rows) if row in known]
+
+    def _asked(self, rows: Sequence[int], drafts: Drafts) -> tuple[list[int], list[int], list[Asked]]:
+        """Constrained places that have one mask, and those that verify drafts; and what is asked of both, in turn."""
+        found = dict(self.constrained(rows))
+        singly = [place for place in found if place not in drafts]
+        several = [place for place in found if place in drafts]
+        return singly, several, [(found[place], drafts.get(place, ())) for place in (*singly, *several)]
 
     def _note_budget(self, row: int, newcomer: Newcomer) -> None:
         part = newcomer.params.reasoning
         if newcomer.params.structured is None and part is not None and part.budget is not None:
             self._thinking_ends[row] = len(newcomer.prompt) + most_tokens(part, part.budget)
-
-    def _constrained(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
-        known = self._constraints
-        return [(place, known[row]) for place, row in enumerate(rows) if row in known]
 
     def _constraint(self, params: SamplingParams, stop_ids: frozenset[int]) -> Constraint:
         rule = None

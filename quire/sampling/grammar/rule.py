@@ -74,8 +74,8 @@ class Rule:
 
     def num_allowed(self, tokens: Sequence[int]) -> int:
         """How many of these may follow one after the other, without an end among them: what comes behind an end would
-        be no part of the text."""
-        if self.is_complete or self.failure is not None:
+        be no part of the text. None any more where tables were full once: what was only a guess fills them too."""
+        if self.is_complete or self.failure is not None or self._renew is None:
             return 0
         count = 0
         for token in tokens[: self.matcher.validate_tokens(list(tokens))]:
@@ -88,15 +88,6 @@ class Rule:
         if count:
             self.matcher.rollback(count)
         return count
-
-    def masks_behind(self, tokens: Sequence[int], masks: Words) -> None:
-        """Into `masks`, [tokens, words]: what may follow each of these, all of which are allowed."""
-        for token, mask in zip(tokens, masks, strict=True):
-            self.matcher.consume_token(token)
-            self.matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
-            if self.corrects_mask:
-                self.correct_mask(mask)
-        self.matcher.rollback(len(tokens))
 
     @property
     def corrects_mask(self) -> bool:
@@ -111,6 +102,18 @@ class Rule:
             forbid(mask, self._not_ends)
         if self._stop_ids and self.matcher.is_accepting():
             allow(mask, self._stop_ids)
+
+    def correct_masks_behind(self, tokens: Sequence[int], masks: Words) -> int:
+        """The same for `masks`, [tokens, words], which the matcher has made behind each of these; returns how many are
+        known: none where it has failed on its way."""
+        if self.matcher.is_error():
+            return 0
+        if self._has_other_ends and tokens:
+            for token, mask in zip(tokens, masks, strict=False):
+                self.matcher.consume_token(token)
+                self.correct_mask(mask)
+            self.matcher.rollback(len(tokens))
+        return len(tokens)
 
     def start_over(self) -> None:
         self.matcher.reset()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from quire.sampling.grammar.constraint import Constraint
-from quire.sampling.grammar.masks import GrammarMasks, is_constrained
+from quire.sampling.grammar.masks import NO_DRAFTS, Drafts, GrammarMasks, is_constrained
 from quire.sampling.newcomer import Newcomer
 
 
@@ -28,8 +28,9 @@ class UnboundGrammars(GrammarMasks):
         self._thinking_ends.pop(row, None)
         self._rows.discard(row)
 
-    def foresee(self, rows: Sequence[int]) -> None:
+    def foresee(self, rows: Sequence[int], drafts: Drafts = NO_DRAFTS) -> None:
         """Masks are made by whoever draws."""
 
-    def bind(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
+    def constrained(self, rows: Sequence[int]) -> list[tuple[int, Constraint]]:
+        """Their tokens are followed by whoever draws."""
         return []

@@ -22,10 +22,9 @@ class DraftRows:
         ready = torch.zeros(count + 1, dtype=torch.int64, device=device)
         return cls(ready, torch.zeros(count + 1, dtype=torch.bool, device=device))
 
-    def admit(self, admission: Admission, *, is_read_first: bool) -> bool:
-        """Whether a newcomer may have drafts. What a grammar allows behind one is known in time only where a step is
-        read before the next is planned."""
-        is_free = not is_constrained(admission.params) or (is_read_first and may_draft(admission.params))
+    def admit(self, admission: Admission) -> bool:
+        """Whether a newcomer may have drafts."""
+        is_free = not is_constrained(admission.params) or may_draft(admission.params)
         drafts = admission.pooling is None and is_free
         self.may_draft[admission.row].fill_(drafts)  # an assignment would wait for the device
         self.ready[admission.row].zero_()

@@ -134,7 +134,7 @@ class Drafting:
 
     def admit(self, admission: Admission) -> None:
         self._proposer.admit(admission)
-        if self.rows.admit(admission, is_read_first=self._is_read_first):
+        if self.rows.admit(admission):
             self._drafting.add(admission.row)
         else:
             self._drafting.discard(admission.row)
@@ -214,4 +214,6 @@ class Drafting:
             drawn = draw_places(self._sampler, self._states, self.rows.ready, logits, layout, mode)
         if self._ranks is not None:
             self._ranks.broadcast(drawn.tokens)
+            if mode.cuts_drafts:  # only the first rank knows what grammars rule out
+                self._ranks.broadcast(self.rows.ready)
         return accept_places(self._states, self.rows.ready, layout, drawn)

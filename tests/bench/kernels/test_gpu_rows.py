@@ -33,6 +33,7 @@ def test_what_each_must_move() -> None:
         "gated_activation": 2 * ROWS * SHAPE.intermediate * 3,
         "argmax": 2 * logits,
         "adjust_logits by masks and penalties": 2 * logits * (1 + 1 / 16 + 2 + 2),
+        "mask_logits": 2 * logits * (1 + 1 / 16 + 1),
         "token_logprobs of 5": 2 * logits,
         "sample_tokens by temperature": 4 * logits,
         "sample_tokens by top-k 50": 4 * logits,

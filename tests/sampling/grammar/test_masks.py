@@ -50,7 +50,8 @@ class Rows:
 
     def allowed(self, *rows: int) -> list[set[int]]:
         """What each of a batch's rows may say."""
-        self.found = self.masks.bind(rows)
+        self.masks.bind(rows)
+        self.found = self.masks.constrained(rows)
         logits = torch.zeros(len(rows), vocabulary().size)
         history, asked = torch.zeros(9, 4, dtype=torch.int32), self.adjustments.tensors
         found = adjust_logits(logits, torch.tensor(rows), torch.ones(len(rows), dtype=torch.int64), history, asked)
