@@ -62,7 +62,8 @@ class ClassifierSpec:
 
     labels: tuple[str, ...]
     pooling: Pooling
-    out: MatrixSpec
+    out: MatrixSpec | None
+    """None: its rows are those of the words, as the output head's are where it is tied."""
     dense: MatrixSpec | None = None
     activation: Activation | str = "tanh"
     """Of what `dense` gives."""
@@ -71,6 +72,9 @@ class ClassifierSpec:
     """Whether any number of labels may hold at once."""
     regression: bool = False
     """Whether it was trained to give numbers, of which nothing is to be made."""
+    answer_ids: tuple[int, ...] = ()
+    """Of a causal LM that is a classifier by its answer: the token whose logit is the number of the only label, perhaps
+    behind the one whose logit is subtracted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,22 @@ class PairFrame:
     behind: Part = Part()
     first_type: int = 0
     second_type: int = 0
+    around_first: tuple[str, str] = ("", "")
+    """What is written before and behind a first text, as tokens may hold both."""
+    around_second: tuple[str, str] = ("", "")
 
     @property
     def size(self) -> int:
         """Tokens that it adds to every pair."""
         return len(self.before.ids) + len(self.between.ids) + len(self.behind.ids)
+
+    def written_first(self, text: str) -> str:
+        """What is to be tokenized of a first text."""
+        return text.join(self.around_first)
+
+    def written_second(self, text: str) -> str:
+        """What is to be tokenized of a second text."""
+        return text.join(self.around_second)
 
     def bare(self) -> "PairFrame":
         """The same without anything around the texts."""
