@@ -48,11 +48,13 @@ class PairFrame:
 
     def written_first(self, text: str) -> str:
         """What is to be tokenized of a first text."""
-        return text.join(self.around_first)
+        before, behind = self.around_first
+        return f"{before}{text}{behind}"
 
     def written_second(self, text: str) -> str:
         """What is to be tokenized of a second text."""
-        return text.join(self.around_second)
+        before, behind = self.around_second
+        return f"{before}{text}{behind}"
 
     def bare(self) -> "PairFrame":
         """The same without anything around the texts."""

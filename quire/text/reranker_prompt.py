@@ -3,8 +3,7 @@
 from quire.text.pairs import PairFrame, Part
 from quire.text.tokenizer import Tokenizer
 
-INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
-"""Where a client gives none."""
+_USUAL_INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 _BEFORE = (
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
     'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
@@ -19,7 +18,7 @@ def reranker_frame(tokenizer: Tokenizer, instruction: str | None) -> PairFrame:
     " dog", and one of "?" and the line break.
     """
     before, instruct, between, behind = tokenizer.encode_batch(
-        [_BEFORE, f"<Instruct>: {instruction or INSTRUCTION}\n<Query>:", "<Document>:", _BEHIND],
+        [_BEFORE, f"<Instruct>: {instruction or _USUAL_INSTRUCTION}\n<Query>:", "<Document>:", _BEHIND],
         add_special_tokens=False,
     )
     return PairFrame(

@@ -53,11 +53,13 @@ def model_types() -> tuple[str, ...]:
     return tuple(FAMILIES)
 
 
-def describe_local(path: Path, impl: ModelImpl = "auto", mmproj: Path | None = None) -> DescribedModel:
+def describe_local(
+    path: Path, impl: ModelImpl = "auto", mmproj: Path | None = None, *, as_trained: bool = False
+) -> DescribedModel:
     """The model in a folder, or that a file is; a checkpoint that quire would misread is refused.
 
     `impl` is whose code it is to run; a GGUF file is always quire's own. `mmproj` is the file of such a model's vision
-    encoder.
+    encoder. `as_trained`: a causal LM that its config makes a classifier is described as a causal LM.
     """
     found = find_model(path)
     if found.gguf is not None:
@@ -73,7 +75,7 @@ def describe_local(path: Path, impl: ModelImpl = "auto", mmproj: Path | None = N
     if not spec.is_described:
         return DescribedModel(path, config, Matched(spec, {}), files, spans, is_gguf=False)
     matched = match_safetensors(spec, spans, scheme_of, str(found.config.parent))
-    if words:
+    if words and not as_trained:
         ids = answer_token_ids(words, found.config.parent, source)
         matched = replace(matched, spec=scored_by_answer(matched.spec, words, ids, source))
     return DescribedModel(path, config, matched, files, (), is_gguf=False)
