@@ -127,6 +127,8 @@ class ModelSpec:
     takes_tokens: bool = True
     """False in a later stage of a pipeline: hidden states enter it, and of the embedding it has the words alone, where
     they are the output head too."""
+    keeps_words: bool = False
+    """Whether such a stage has them in any case, for a head that drafts."""
     draft_head: DraftHeadSpec | None = None
     """How it reads another model's hidden states, where it is a head that drafts for that one."""
     mtp_layer: LayerSpec | None = None
@@ -216,7 +218,7 @@ class ModelSpec:
     def has_words(self) -> bool:
         """Whether the embedding, or at least its words, is part of it."""
         is_owner = self.draft_head is None or self.draft_head.owns_words
-        return is_owner and (self.takes_tokens or self.tied)
+        return is_owner and (self.takes_tokens or self.tied or self.keeps_words)
 
     def matrices(self) -> Iterator[MatrixSpec]:
         """Every matrix, tied ones once."""
