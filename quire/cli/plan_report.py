@@ -92,7 +92,10 @@ def _memory_table(plan: MemoryPlan) -> Table:
     table = _table(f"Memory of {each}", "what", "size", "note")
     table.add_row("device", decimal_size(device.memory_bytes), binary_size(device.memory_bytes))
     if plan.drafter_bytes:
-        table.add_row("what drafts", decimal_size(plan.drafter_bytes), "its weights; its KV lies in the same blocks")
+        note = "its weights; its KV lies in the same blocks"
+        if plan.resolved is not None and plan.resolved.num_stages > 1:
+            note = "its weights, as far as they make the last stage the fullest; its KV lies in the same blocks"
+        table.add_row("what drafts", decimal_size(plan.drafter_bytes), note)
     rest = "the rest" if plan.drafter_bytes else "it"
     table.add_row("given to quire", decimal_size(budget.share), f"{budget.utilization:.0%} of {rest}")
     table.add_row("weights", decimal_size(budget.weights), _weights_note(plan))

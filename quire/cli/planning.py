@@ -8,7 +8,7 @@ from quire.config.decide_compute import decide_dtype
 from quire.config.decide_memory import memory_budget
 from quire.config.decide_numbers import decide_numbers
 from quire.config.decide_offload import decide_offload
-from quire.config.decide_speculation import without_drafter
+from quire.config.decide_speculation import beside_drafter, without_drafter
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, HeadFacts, ModelFacts
 from quire.config.holding import Holding
@@ -46,7 +46,8 @@ class MemoryPlan:
     """Over all layers of one device."""
     block_bytes: int
     drafter_bytes: int
-    """Weights of the model or head that drafts, on one device; 0: none does."""
+    """Weights of the model or head that drafts, on one device, or what they add to those of the fullest stage; 0: none
+    does."""
     budget: MemoryBudget
     """Of what these leave."""
     seq_len: int
@@ -145,6 +146,7 @@ def plan_memory(
     cpu_blocks = (resolved or boundless).kv.num_cpu_blocks
     numbers = decide_numbers(asked, model, left, [])
     held, holding = numbers.model, numbers.holding
+    left = device if drafter is None else beside_drafter(device, drafter, numbers, asked.parallel)
     offload = decide_offload(asked, held, left, holding, [])
     longest = (resolved or boundless).limits.max_model_len
     return MemoryPlan(

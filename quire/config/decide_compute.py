@@ -88,12 +88,6 @@ def _check_speculation(asked: EngineConfig) -> None:
         )
     if parallel.num_ranks == 1:
         return
-    if parallel.pipeline_parallel_size > 1 and speculation.keeps_kv:
-        raise ConfigError(
-            f"--speculative-config has the method {speculation.method}, which drafts for models in one piece so far, "
-            f"but --pipeline-parallel-size is {parallel.pipeline_parallel_size}; use ngram or suffix, or "
-            "--tensor-parallel-size."
-        )
     if speculation.method not in METHODS:
         raise ConfigError(
             f"--speculative-config has the method {speculation.method} of a plugin, which drafts on one device so far, "

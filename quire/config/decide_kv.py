@@ -6,7 +6,7 @@ from quire.config.decide_compute import check_device_dtype
 from quire.config.dtypes import COMPUTE_DTYPES, dtype_bytes
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
-from quire.config.kv_layout import KVShape, caches_of_stages, kv_shape, layout_of_stage
+from quire.config.kv_layout import KVShape, caches_of_stages, groups_of_stage, kv_shape, layout_of_stage
 from quire.config.memory import stages_of
 from quire.config.parallel import ParallelConfig
 from quire.config.resolved import Choice, KVLayout
@@ -89,6 +89,16 @@ def kv_of_stages(layout: KVLayout, model: ModelFacts, parallel: ParallelConfig) 
     stages = stages_of(model, parallel)
     caches = model.spec.caches
     return tuple(layout_of_stage(layout, caches[each.start : each.stop]) for each in stages) if stages[1:] else ()
+
+
+def spare_of_last_stage(shape: KVShape, kv_dtype: str, model: ModelFacts, parallel: ParallelConfig) -> int:
+    """Bytes of a token that a block has room for and the last stage's layers do not leave."""
+    if parallel.pipeline_parallel_size == 1:
+        return 0
+    last = stages_of(model, parallel)[-1]
+    groups = groups_of_stage(shape.groups, model.spec.caches[last.start : last.stop])
+    numbers = max(len(group.layers) * group.elements_per_token for group in groups)
+    return shape.page_token_bytes - numbers * dtype_bytes(kv_dtype)
 
 
 def stored_in(kv_dtype: str, cache: CacheSpec) -> CacheSpec:

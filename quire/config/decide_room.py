@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from quire.config.decide_compute import decide_step_size
 from quire.config.decide_encoder import most_sequences
-from quire.config.decide_kv import decide_kv_shape
+from quire.config.decide_kv import decide_kv_shape, spare_of_last_stage
 from quire.config.decide_lora import decide_lora, lora_bytes
 from quire.config.decide_memory import decide_cpu_blocks, decide_num_blocks, memory_budget
 from quire.config.decide_numbers import Numbers
@@ -46,7 +46,8 @@ def decide_room(
     step = decide_step_size(asked.scheduler, model, device, choices, most)
     shape = decide_kv_shape(asked, model, numbers.kv_dtype, choices)
     if drafter is not None:
-        shape = with_drafter(shape, drafter, dtype, numbers.kv_dtype)
+        spare = spare_of_last_stage(shape, numbers.kv_dtype, model, asked.parallel)
+        shape = with_drafter(shape, drafter, dtype, numbers.kv_dtype, spare)
     cpu_blocks = decide_cpu_blocks(asked, device, shape, choices)
     offload = decide_offload(asked, model, device, holding, choices)
     lora = decide_lora(asked, numbers, choices, batch_invariant=batch_invariant)

@@ -3,10 +3,13 @@
 from dataclasses import replace
 
 from quire.config.decide_kv import stored_in
+from quire.config.decide_numbers import Numbers
 from quire.config.dtypes import dtype_bytes
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, HeadFacts
 from quire.config.kv_layout import KVShape
+from quire.config.memory import weights_by_stage
+from quire.config.parallel import ParallelConfig
 from quire.config.resolved import Choice, DraftPlan, HeadPlan, KVGroup, KVLayout
 from quire.config.speculation import SETTING, Speculation
 from quire.core.errors import ConfigError
@@ -56,28 +59,48 @@ def decide_speculation(
         if speculation.disable_by_batch_size is not None:
             reason += f"; none where a step has more than {speculation.disable_by_batch_size} sequences"
         if drafter is not None and asked.parallel.num_ranks > 1:
-            reason += f"; {_spread(drafter, asked.parallel.num_ranks)}"
+            reason += f"; {_spread(drafter, asked.parallel)}"
         choices.append(Choice("speculation", speculation.method, reason))
     return speculation
 
 
-def _spread(drafter: DraftPlan | HeadFacts, ranks: int) -> str:
+def _spread(drafter: DraftPlan | HeadFacts, parallel: ParallelConfig) -> str:
     held = drafter if isinstance(drafter, HeadFacts) else drafter.resolved
     how = "cut for all of" if held.tensor_parallel_size > 1 else "whole on each of"
-    return f"what drafts is {how} {ranks} ranks"
+    if parallel.pipeline_parallel_size == 1:
+        return f"what drafts is {how} {parallel.num_ranks} ranks"
+    ranks = parallel.tensor_parallel_size
+    return "what drafts is on the last stage" + (f", {how} its {ranks} ranks" if ranks > 1 else "")
 
 
 def without_drafter(device: DeviceFacts, drafter: DraftPlan | HeadFacts) -> DeviceFacts:
     """What the weights of the model or head that drafts leave of a device."""
-    weights = drafter.weight_bytes if isinstance(drafter, HeadFacts) else drafter.resolved.weight_bytes
+    return _less(device, _weight_bytes(drafter))
+
+
+def beside_drafter(
+    device: DeviceFacts, drafter: DraftPlan | HeadFacts, numbers: Numbers, parallel: ParallelConfig
+) -> DeviceFacts:
+    """What they leave of a device for the fullest stage of the large model: the last stage, where they are, may have
+    less of that one's weights."""
+    *_, last = of_stages = weights_by_stage(numbers.model, numbers.holding, parallel)
+    return _less(device, max(0, _weight_bytes(drafter) - (max(of_stages) - last)))
+
+
+def _weight_bytes(drafter: DraftPlan | HeadFacts) -> int:
+    return drafter.weight_bytes if isinstance(drafter, HeadFacts) else drafter.resolved.weight_bytes
+
+
+def _less(device: DeviceFacts, weights: int) -> DeviceFacts:
     free = None if device.free_bytes is None else max(0, device.free_bytes - weights)
     return replace(device, memory_bytes=max(0, device.memory_bytes - weights), free_bytes=free)
 
 
-def with_drafter(shape: KVShape, drafter: DraftPlan | HeadFacts, dtype: str, kv_dtype: str) -> KVShape:
+def with_drafter(shape: KVShape, drafter: DraftPlan | HeadFacts, dtype: str, kv_dtype: str, spare: int = 0) -> KVShape:
     """Blocks that hold what both models leave of a token; those of windows too, as they come from the same pool.
 
-    The large one computes in `dtype` and keeps its KV in `kv_dtype`.
+    The large one computes in `dtype` and keeps its KV in `kv_dtype`; `spare` bytes of a token it does not leave where
+    the other drafts, though blocks have room for them.
     """
     if all(group.window is not None for group in shape.groups):
         raise ConfigError(
@@ -88,6 +111,7 @@ def with_drafter(shape: KVShape, drafter: DraftPlan | HeadFacts, dtype: str, kv_
         more = _feature_bytes(drafter, dtype) + _kv_bytes(drafter, kv_dtype)
     else:
         more = drafter.resolved.kv.bytes_per_token
+    more = max(0, more - spare)
     return replace(shape, page_token_bytes=shape.page_token_bytes + more, bytes_per_token=shape.bytes_per_token + more)
 
 
@@ -116,7 +140,9 @@ def head_in_blocks_of(large: KVLayout, head: HeadFacts, dtype: str) -> HeadPlan:
         kv = _beside(large, KVGroup(tuple(layers), None, planes), _kv_bytes(head, large.dtype), large.dtype)
     group = KVGroup((0,), None, ((head.feature_size,),))
     features = _beside(large, group, _feature_bytes(head, dtype), dtype)
-    return HeadPlan(head.path, kv, features, head.tensor_parallel_size, head.column_grain)
+    return HeadPlan(
+        head.path, kv, features, head.tensor_parallel_size, head.column_grain, head.taps, head.borrows_words
+    )
 
 
 def _beside(large: KVLayout, group: KVGroup, bytes_per_token: int, dtype: str) -> KVLayout:

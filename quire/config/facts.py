@@ -135,6 +135,10 @@ class HeadFacts:
     """Columns of its stored matrices that ranks cannot take apart."""
     file_bytes: int = 0
     """Of its weights, where their files are not the large model's."""
+    taps: tuple[int, ...] = ()
+    """Layers of the large model whose inputs it reads."""
+    borrows_words: bool = False
+    """Whether it looks words up in the large model's embedding."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,17 +114,22 @@ def caches_of_stages(caches: Sequence[CacheSpec], stages: Sequence[range]) -> li
 
 def layout_of_stage(layout: KVLayout, caches: Sequence[CacheSpec]) -> KVLayout:
     """How one stage, whose layers have these `caches`, keeps its part of the blocks that `layout` plans for all."""
+    return replace(layout, groups=groups_of_stage(layout.groups, caches))
+
+
+def groups_of_stage(groups: Sequence[KVGroup], caches: Sequence[CacheSpec]) -> tuple[KVGroup, ...]:
+    """Which of one stage's layers each of the groups has that are planned for all stages."""
     waiting: dict[int | None, list[int]] = defaultdict(list)
     for layer, cache in enumerate(caches):
         if elements_per_token(cache):
             waiting[cache.window].append(layer)
-    groups = []
-    for group in layout.groups:
+    found = []
+    for group in groups:
         layers = waiting[group.window]
         taken, waiting[group.window] = layers[: len(group.layers)], layers[len(group.layers) :]
-        groups.append(replace(group, layers=tuple(taken)))
+        found.append(replace(group, layers=tuple(taken)))
     assert not any(waiting.values()), "blocks have room for every stage's layers"
-    return replace(layout, groups=tuple(groups))
+    return tuple(found)
 
 
 def _group_blocks(window: int | None, block_size: int, length: int, chunk: int) -> int:

@@ -13,7 +13,13 @@ from quire.config.decide_numbers import decide_numbers
 from quire.config.decide_policy import decide_policy, decide_queue_timeout, policy_settings
 from quire.config.decide_preemption import decide_preemption, preemption_costs
 from quire.config.decide_room import DeviceRoom, decide_room
-from quire.config.decide_speculation import decide_speculation, head_in_blocks_of, in_blocks_of, without_drafter
+from quire.config.decide_speculation import (
+    beside_drafter,
+    decide_speculation,
+    head_in_blocks_of,
+    in_blocks_of,
+    without_drafter,
+)
 from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, HeadFacts, ModelFacts
 from quire.config.memory import ENCODED_AT_ONCE
@@ -29,12 +35,13 @@ def resolve(
     `drafter` is what was decided of the model, or found of the head, that drafts for this one.
     """
     choices: list[Choice] = []
-    if drafter is not None:
-        device = without_drafter(device, drafter)
     check_parallel(asked, model)
     check_encoder(asked, model)
-    numbers = decide_numbers(asked, model, device, choices)
+    left = device if drafter is None else without_drafter(device, drafter)
+    numbers = decide_numbers(asked, model, left, choices)
     model, holding = numbers.model, numbers.holding
+    if drafter is not None:
+        device = beside_drafter(device, drafter, numbers, asked.parallel)
     batch_invariant = decide_batch_invariance(asked, numbers, choices)
     room = decide_room(asked, numbers, device, drafter, choices, batch_invariant=batch_invariant)
     speculation = decide_speculation(asked, choices, drafter)

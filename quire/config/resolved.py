@@ -267,3 +267,7 @@ class HeadPlan:
     """Ranks that it is cut for; 1: it is whole, on every rank of the large model."""
     column_grain: int = 1
     """Columns of its stored matrices that ranks cannot take apart."""
+    taps: tuple[int, ...] = ()
+    """Layers of the large model whose inputs it reads, of which a pipeline's earlier stages have some."""
+    borrows_words: bool = False
+    """Whether it looks words up in the large model's embedding, which the last stage then has too."""

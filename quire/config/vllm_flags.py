@@ -77,7 +77,7 @@ MISSING: dict[str, str] = {
     "--code-revision": _CODE,
     "--seed": "requests have seeds of their own; without one they differ",
     "--hf-config-path": _HEADER,
-    "--hf-overrides": _HEADER,
+    "--hf-overrides": f"{_HEADER}, where classifier_from_token works too",
     "--model-class-overrides": _HEADER,
     "--config-format": _HEADER,
     "--pooler-config": _HEADER,

@@ -65,6 +65,7 @@ def _draft_length(resolved: Resolved) -> DraftLength | None:
         drafting.method,
         any_length=resolved.cpu_core,
         most_decodes=drafting.disable_by_batch_size,
+        num_stages=resolved.num_stages,
     )
 
 

@@ -22,6 +22,7 @@ from quire.core.pooling_params import PoolingParams
 from quire.models.loading.sentence_settings import SentenceSettings
 from quire.text.labels import labels_of
 from quire.text.pairs import PairTokens
+from quire.text.reranker_prompt import reranker_frame
 from quire.text.tokenizer import Tokenizer
 from quire.text.truncation import encode_truncated
 
@@ -128,6 +129,7 @@ class Embeddings:
         *,
         use_activation: bool | None = None,
         truncate_prompt_tokens: int | None = None,
+        instruction: str | None = None,
     ) -> list[ScoringRequestOutput]:
         """Of each pair, or of one text with each of the others: what a cross-encoder says of the two, or the cosine of
         the angle between their embeddings.
@@ -139,8 +141,11 @@ class Embeddings:
                 field="text_1",
             )
         self._labels.check_activation(use_activation)
+        self._labels.check_instruction(instruction)
         if self._labels:
-            return self._score_pairs(first, second, truncate_prompt_tokens, use_activation is not False)
+            self._labels.check_pairs()
+            pairs = self._join(first, second, self._truncation(truncate_prompt_tokens), instruction)
+            return self._score_pairs(pairs, use_activation is not False)
         outputs = self.embed([*first, *second], truncate_prompt_tokens=truncate_prompt_tokens)
         left, right = outputs[: len(first)], outputs[len(first) :]
         left = left * len(right) if len(left) == 1 else left
@@ -170,11 +175,7 @@ class Embeddings:
         params = [PoolingParams(readout, usual, normalize, each) for each in of_pairs]
         return self._pool(tokens, params, media) if any(media) else self._pool(tokens, params)
 
-    def _score_pairs(
-        self, first: list[TextPrompt], second: list[TextPrompt], truncate: int | None, use_activation: bool
-    ) -> list[ScoringRequestOutput]:
-        self._labels.check_pairs()
-        pairs = self._join(first, second, self._truncation(truncate))
+    def _score_pairs(self, pairs: list[PairTokens], use_activation: bool) -> list[ScoringRequestOutput]:
         found = self.run([pair.ids for pair in pairs], "classify", types=[pair.types for pair in pairs])
         return [
             ScoringRequestOutput(
@@ -183,16 +184,25 @@ class Embeddings:
             for [scores], pair in zip(found, pairs, strict=True)
         ]
 
-    def _join(self, first: list[TextPrompt], second: list[TextPrompt], limit: int | None) -> list[PairTokens]:
-        tokenizer, frame = self._texts(), self._texts().pair_frame()
-        texts = [text for text in (*first, *second) if isinstance(text, str)]
-        if len(texts) < len(first) + len(second):
-            raise InvalidRequest("a classifier scores pairs of texts, and token ids were given; give texts")
-        texts = [text.lower() if self._settings.lower_case else text for text in texts]
-        ids = tokenizer.encode_batch(texts, add_special_tokens=False)
-        left, right = ids[: len(first)], ids[len(first) :]
+    def _join(
+        self, first: list[TextPrompt], second: list[TextPrompt], limit: int | None, instruction: str | None
+    ) -> list[PairTokens]:
+        tokenizer = self._texts()
+        is_reranker = self._settings.has_reranker_prompt
+        frame = reranker_frame(tokenizer, instruction) if is_reranker else tokenizer.pair_frame()
+        left = self._encode_bare(first, frame.written_first)
+        right = self._encode_bare(second, frame.written_second)
         left = left * len(right) if len(left) == 1 else left
         return [frame.join(one, other, limit) for one, other in zip(left, right, strict=True)]
+
+    def _encode_bare(self, texts: list[TextPrompt], written: Callable[[str], str]) -> list[list[int]]:
+        """Without the tokens that frame a text of its own."""
+        given = [
+            written(text.lower() if self._settings.lower_case else text) for text in texts if isinstance(text, str)
+        ]
+        if len(given) < len(texts):
+            raise InvalidRequest("a classifier scores pairs of texts, and token ids were given; give texts")
+        return self._texts().encode_batch(given, add_special_tokens=False)
 
     def _scored(self, one: EmbeddingRequestOutput, other: EmbeddingRequestOutput) -> ScoringRequestOutput:
         pad = None if self.tokenizer is None else self.tokenizer.special.pad

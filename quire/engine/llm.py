@@ -278,14 +278,20 @@ class LLM:
         *,
         use_activation: bool | None = None,
         truncate_prompt_tokens: int | None = None,
+        instruction: str | None = None,
     ) -> list[ScoringRequestOutput]:
         """How well texts fit together, pair by pair, or one text with each of several.
 
         A cross-encoder (a classifier with one label) reads both texts at once, and `use_activation` False leaves its
-        number as it is; of other models it is the cosine of the texts' embeddings.
+        number as it is; of other models it is the cosine of the texts' embeddings. `instruction` says what a document
+        is to do for a query, in Qwen3-Reranker's own prompt.
         """
         return self._embeddings.score(
-            text_1, text_2, use_activation=use_activation, truncate_prompt_tokens=truncate_prompt_tokens
+            text_1,
+            text_2,
+            use_activation=use_activation,
+            truncate_prompt_tokens=truncate_prompt_tokens,
+            instruction=instruction,
         )
 
     def transcribe(

@@ -64,14 +64,18 @@ class Taps:
     """What enters some layers of a model, for a head that drafts by it; the model fills it in."""
 
     layers: Sequence[int]
+    first_layer: int = 0
+    """The number in the whole model of the first layer here; what enters earlier ones comes from stages before."""
     values: dict[int, Tensor] = field(default_factory=dict)
     """By layer: [tokens, hidden]."""
 
     def take(self, layer: int, x: Tensor, added: Tensor | None) -> None:
-        """`x` is the residual stream before a layer, to which `added` is still to be added."""
-        if layer in self.layers:
+        """`x` is the residual stream before a layer, counted from the first here, to which `added` is still to be
+        added."""
+        number = self.first_layer + layer
+        if number in self.layers:
             # the stream itself may be overwritten by what follows
-            self.values[layer] = x.clone() if added is None else x + added
+            self.values[number] = x.clone() if added is None else x + added
 
     def in_order(self) -> list[Tensor]:
         return [self.values[layer] for layer in self.layers]

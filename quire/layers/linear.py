@@ -30,6 +30,11 @@ class Linear(nn.Module):
         assert isinstance(values, Tensor), "it is quantized"
         return values
 
+    @property
+    def bias(self) -> Tensor | None:
+        """What is added to its outputs."""
+        return self._weight.bias
+
     def forward(self, x: Tensor, adapters: AdapterRows | None = None) -> Tensor:
         output: Tensor = self._weight(x)
         if adapters is None or self.lora is None:

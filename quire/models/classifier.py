@@ -34,6 +34,7 @@ class Classifier(nn.Module):
         self._dense = None if spec.dense is None else Linear(spec.dense, policy)
         self._activation = _ACTIVATIONS[spec.activation]
         self._norm = None if spec.norm is None else Norm(spec.norm, policy)
+        assert spec.out is not None, "labels have rows of their own"
         self._out = Linear(spec.out, policy)
         self._dtype = policy.dtype
 

@@ -13,6 +13,7 @@ from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.policy import WeightPolicy
 from quire.layers.rope import Rope
+from quire.models.answer_logits import AnswerLogits, contrast
 from quire.models.audio_encoder import AudioEncoder
 from quire.models.audio_tower import AudioTower
 from quire.models.classifier import Classifier
@@ -23,7 +24,7 @@ from quire.models.relative_bias import RelativeBias
 from quire.models.token_embedding import TokenEmbedding
 from quire.models.vision_tower import VisionTower
 from quire.ops.lora_tensors import AdapterRows
-from quire.spec.model import ModelSpec
+from quire.spec.model import ClassifierSpec, ModelSpec
 
 
 class LanguageModel(nn.Module):
@@ -43,7 +44,7 @@ class LanguageModel(nn.Module):
         self._head_projection = None if spec.head_projection is None else Linear(spec.head_projection, policy)
         self.ropes = nn.ModuleList([Rope(rope, policy.device) for rope in spec.ropes])
         self._relative_bias = None if spec.relative_bias is None else RelativeBias(spec.relative_bias, policy)
-        self._classifier = None if spec.classifier is None else Classifier(spec.classifier, policy)
+        self._classifier = None if spec.classifier is None else self._make_classifier(spec.classifier, policy)
         self.vision = None if spec.vision is None else VisionTower(spec.vision, policy.of_tower())
         """What makes embeddings of images; None: it reads texts alone."""
         self.audio = None if spec.audio is None else AudioTower(spec.audio, policy.of_tower())
@@ -160,4 +161,9 @@ class LanguageModel(nn.Module):
         if self._head_projection is not None:
             hidden = self._head_projection(hidden)
         logits: Tensor = self._classifier(hidden, starts)
-        return logits
+        return contrast(self.finish_logits(logits)) if isinstance(self._classifier, AnswerLogits) else logits
+
+    def _make_classifier(self, spec: ClassifierSpec, policy: WeightPolicy) -> Classifier | AnswerLogits:
+        if not spec.answer_ids:
+            return Classifier(spec, policy)
+        return AnswerLogits(spec, policy, self.words if spec.out is None else None)

@@ -51,7 +51,7 @@ def open_source(model: str, revision: str | None = None) -> Source:
     types, which are expanded.
     """
     path = locate(model, revision)
-    described = describe_local(path)
+    described = describe_local(path, as_trained=True)
     spec, schemes = described.matched.spec, described.matched.schemes
     if not spec.is_described:
         raise CheckpointError(

@@ -24,8 +24,8 @@ _WORTH = 1.02
 """How much more a step with drafts must yield in its time: what is measured is never exact."""
 _REFRESH = 96
 """Steps with drafts after which one goes without, so that figures of both stay true."""
-_TRIAL = 3
-"""Steps: drafts are made in the first, for the others to verify."""
+_VERIFYING = 2
+"""Steps of a trial that verify drafts; those before them make the first ones."""
 _FEWEST_BETWEEN = 16
 """Steps from one trial to the next, at least."""
 _MOST_BETWEEN = 4096
@@ -94,6 +94,8 @@ class _Size:
     """Steps of batches of one size."""
 
     accepted: _Accepted
+    trial: int
+    """Steps of a trial."""
     steps: int = 0
     """How many there were."""
     timings: dict[int, _Timing] = field(default_factory=lambda: defaultdict(_Timing))
@@ -123,12 +125,12 @@ class _Size:
         timing, plain = self.timings[length], self.timings[0]
         if timing.seen >= _WARM:
             usual = timing.seconds if timing.is_known else seconds
-            steps = 1 if timing.is_known else _TRIAL  # those before it were not measured
+            steps = 1 if timing.is_known else self.trial  # those before it were not measured
             self.lost += steps * (min(seconds, 2 * usual) - tokens * plain.seconds)
 
     def begin_trial(self, decodes: int, best: int) -> None:
         """The step that is planned is its first."""
-        self.left_of_trial = _TRIAL - 1
+        self.left_of_trial = self.trial - 1
         self.lost = 0.0
         self.accepted.forget(decodes, best)
 
@@ -137,18 +139,26 @@ class DraftLength:
     """Of one engine, for drafts of one kind."""
 
     def __init__(
-        self, most: int, method: str = "", *, any_length: bool = False, most_decodes: int | None = None
+        self,
+        most: int,
+        method: str = "",
+        *,
+        any_length: bool = False,
+        most_decodes: int | None = None,
+        num_stages: int = 1,
     ) -> None:
         """`most` drafts of a sequence can be verified in one step, or `any_length` up to that; `method` is how they are
-        made. Steps of more than `most_decodes` sequences have none, whatever pays."""
+        made. Steps of more than `most_decodes` sequences have none, whatever pays. In a pipeline of `num_stages`
+        sequences take turns: drafts are verified so many steps after the one that made them."""
         self.most = most
         self.method = method
         self._most_decodes = most_decodes
         self._lengths = draft_lengths(most, any_length=any_length)
-        self._sizes: dict[int, _Size] = defaultdict(lambda: _Size(_Accepted(most)))
+        self._sizes: dict[int, _Size] = defaultdict(lambda: _Size(_Accepted(most), num_stages + _VERIFYING))
         """By size of the batch, as a power of two."""
-        self._had_drafts = False
-        """Whether the last step that was observed was to have any."""
+        self._num_stages = num_stages
+        self._run = 0
+        """How many of the last steps that were observed were to have any."""
 
     def choose(self, decodes: int) -> int:
         """Drafts that each of so many sequences may verify in the next step."""
@@ -169,10 +179,11 @@ class DraftLength:
         """
         if not decodes:
             return
-        had_drafts, self._had_drafts = self._had_drafts, length > 0
+        run, self._run = self._run, self._run + 1 if length else 0
         size, right = self._sizes[decodes.bit_length()], list(accepted)
-        # whoever takes time to draft does so in the first step that wants drafts, for those behind it to verify
-        is_first = length > 0 and not had_drafts
+        # whoever takes time to draft does so in the first step that wants drafts, for those behind it to verify; in a
+        # pipeline it is the first of each turn
+        is_first = length > 0 and run < self._num_stages
         if seconds is not None and seconds > 0:
             if length:
                 size.count_lost(length, seconds, 1 + sum(right) / decodes)

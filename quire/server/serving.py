@@ -156,9 +156,9 @@ class Serving:
         """What the model sorts texts into, if it is a classifier."""
         return self.llm.labels
 
-    def pair_frame(self) -> PairFrame:
-        """How two texts are written as one sequence."""
-        return self.llm.texts.pair_frame()
+    def pair_frame(self, instruction: str | None = None) -> PairFrame:
+        """How two texts are written as one sequence; an instruction is for models that take one."""
+        return self.llm.texts.pair_frame(instruction)
 
     @property
     def embedding_size(self) -> int:

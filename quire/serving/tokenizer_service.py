@@ -15,6 +15,7 @@ from quire.protocol.parsers.style import AnswerStyle
 from quire.text.chat_template import ChatTemplate
 from quire.text.load import load_chat_template, load_tokenizer
 from quire.text.pairs import PairFrame
+from quire.text.reranker_prompt import reranker_frame
 from quire.text.template_pool import SIZE, TemplatePool
 from quire.text.tokenizer import Tokenizer
 
@@ -100,8 +101,10 @@ class TokenizerService:
             found += await _in(self._threads, partial(encode, texts[start : start + _AT_ONCE]))
         return found
 
-    def pair_frame(self) -> PairFrame:
-        """How two texts are written as one sequence."""
+    def pair_frame(self, instruction: str | None = None) -> PairFrame:
+        """How two texts are written as one sequence; an instruction is for models that take one."""
+        if self.settings.has_reranker_prompt:
+            return reranker_frame(self.tokenizer, instruction)
         if self._frame is None:
             self._frame = self.tokenizer.pair_frame()
         return self._frame

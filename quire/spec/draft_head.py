@@ -44,6 +44,11 @@ class DraftHeadSpec:
     chains: tuple[tuple[MatrixSpec, ...], ...] = ()
     """Medusa: by place behind the next token, residual blocks and the matrix of logits behind them."""
 
+    @property
+    def borrows_words(self) -> bool:
+        """Whether it looks words up in the large model's embedding; Medusa reads none."""
+        return self.kind != "medusa" and not self.owns_words
+
     def matrices(self) -> Iterator[MatrixSpec]:
         if self.fuse is not None:
             yield self.fuse

@@ -62,7 +62,8 @@ class ClassifierSpec:
 
     labels: tuple[str, ...]
     pooling: Pooling
-    out: MatrixSpec
+    out: MatrixSpec | None
+    """None: its rows are those of the words, as the output head's are where it is tied."""
     dense: MatrixSpec | None = None
     activation: Activation | str = "tanh"
     """Of what `dense` gives."""
@@ -71,6 +72,9 @@ class ClassifierSpec:
     """Whether any number of labels may hold at once."""
     regression: bool = False
     """Whether it was trained to give numbers, of which nothing is to be made."""
+    answer_ids: tuple[int, ...] = ()
+    """Of a causal LM that is a classifier by its answer: the token whose logit is the number of the only label, perhaps
+    behind the one whose logit is subtracted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,8 @@ class ModelSpec:
     takes_tokens: bool = True
     """False in a later stage of a pipeline: hidden states enter it, and of the embedding it has the words alone, where
     they are the output head too."""
+    keeps_words: bool = False
+    """Whether such a stage has them in any case, for a head that drafts."""
     draft_head: DraftHeadSpec | None = None
     """How it reads another model's hidden states, where it is a head that drafts for that one."""
     mtp_layer: LayerSpec | None = None
@@ -212,7 +218,7 @@ class ModelSpec:
     def has_words(self) -> bool:
         """Whether the embedding, or at least its words, is part of it."""
         is_owner = self.draft_head is None or self.draft_head.owns_words
-        return is_owner and (self.takes_tokens or self.tied)
+        return is_owner and (self.takes_tokens or self.tied or self.keeps_words)
 
     def matrices(self) -> Iterator[MatrixSpec]:
         """Every matrix, tied ones once."""

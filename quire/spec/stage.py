@@ -34,10 +34,11 @@ def stage_place(rank: int, tensor_ranks: int, stages: int) -> StagePlace:
     return StagePlace(stages - 1 - from_last, stages, tensor_rank, tensor_ranks)
 
 
-def stage_spec(spec: ModelSpec, layers: range) -> ModelSpec:
+def stage_spec(spec: ModelSpec, layers: range, *, words_for_head: bool = False) -> ModelSpec:
     """The stage with these of the model's layers.
 
-    The first embeds tokens and media; the last has the norm and the head, and the words where these are the head too.
+    The first embeds tokens and media; the last has the norm and the head, and the words where these are the head too,
+    or where a head that drafts there looks them up (`words_for_head`).
     """
     is_first, is_last = layers.start == 0, layers.stop == spec.num_layers
     if is_first and is_last:
@@ -46,8 +47,14 @@ def stage_spec(spec: ModelSpec, layers: range) -> ModelSpec:
     if not is_last:
         staged = replace(staged, norm=None, head=None, tied=False, head_projection=None)
     if not is_first:
-        staged = replace(staged, takes_tokens=False, embedding=EmbeddingSpec(words=spec.embedding.words))
-        staged = replace(staged, vision=None, audio=None)
+        staged = replace(
+            staged,
+            takes_tokens=False,
+            keeps_words=is_last and words_for_head,
+            embedding=EmbeddingSpec(words=spec.embedding.words),
+            vision=None,
+            audio=None,
+        )
     return staged
 
 

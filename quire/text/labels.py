@@ -33,6 +33,9 @@ class Labels:
     regression: bool = False
     """Whether the numbers of texts are what the model was trained to give, and no measure of how well a label fits."""
 
+    takes_instruction: bool = False
+    """Whether pairs are read within a prompt that says what a document is to do for a query."""
+
     def __bool__(self) -> bool:
         return bool(self.names)
 
@@ -101,6 +104,15 @@ class Labels:
                 field="use_activation",
             )
 
+    def check_instruction(self, instruction: str | None) -> None:
+        """Raise an InvalidRequest where nothing would be made of it."""
+        if instruction is not None and not self.takes_instruction:
+            raise InvalidRequest(
+                f"instruction is given, and {self.model} reads pairs without one; leave it out, or use Qwen3-Reranker "
+                "with is_original_qwen3_reranker in its config.json",
+                field="instruction",
+            )
+
     def check_pairs(self) -> None:
         """Raise an InvalidRequest where pairs of texts get more than one number."""
         if len(self.names) > 1:
@@ -113,7 +125,14 @@ class Labels:
 
 def labels_of(facts: ModelFacts, settings: SentenceSettings) -> Labels:
     """The labels of a model with these facts, and what the files beside it say of scores."""
-    return Labels(facts.name, facts.labels, facts.multi_label, settings.plain_scores, facts.regression)
+    return Labels(
+        facts.name,
+        facts.labels,
+        facts.multi_label,
+        settings.plain_scores,
+        facts.regression,
+        takes_instruction=settings.has_reranker_prompt and bool(facts.labels),
+    )
 
 
 def only_pools(facts: ModelFacts) -> bool:

@@ -37,11 +37,24 @@ class PairFrame:
     behind: Part = Part()
     first_type: int = 0
     second_type: int = 0
+    around_first: tuple[str, str] = ("", "")
+    """What is written before and behind a first text, as tokens may hold both."""
+    around_second: tuple[str, str] = ("", "")
 
     @property
     def size(self) -> int:
         """Tokens that it adds to every pair."""
         return len(self.before.ids) + len(self.between.ids) + len(self.behind.ids)
+
+    def written_first(self, text: str) -> str:
+        """What is to be tokenized of a first text."""
+        before, behind = self.around_first
+        return f"{before}{text}{behind}"
+
+    def written_second(self, text: str) -> str:
+        """What is to be tokenized of a second text."""
+        before, behind = self.around_second
+        return f"{before}{text}{behind}"
 
     def bare(self) -> "PairFrame":
         """The same without anything around the texts."""

@@ -63,7 +63,7 @@ def make_drafting(
         attend=batch_invariant_attention if parts.batch_invariant else paged_attention,
         large_logits=logits,
         block_size=layout.block_size,
-        in_pipeline=parts.stage is not None,
+        stream=None if parts.stage is None else parts.stage.stream,
     )
 
 

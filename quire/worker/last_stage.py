@@ -3,7 +3,6 @@ go back to the first one."""
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from quire.layers.batch import Batch
@@ -11,6 +10,7 @@ from quire.models.language_model import LanguageModel
 from quire.parallel.pipeline import Pipeline
 from quire.sampling.mode import SamplingMode
 from quire.sampling.sampler import SampledTokens
+from quire.worker.stage_stream import StageStream
 
 Sample = Callable[[Tensor, Tensor, Tensor, SamplingMode], SampledTokens]
 
@@ -18,17 +18,14 @@ Sample = Callable[[Tensor, Tensor, Tensor, SamplingMode], SampledTokens]
 class LastStage:
     """Of one rank."""
 
-    def __init__(self, model: LanguageModel, pipeline: Pipeline, dtype: torch.dtype, device: torch.device) -> None:
-        """Hidden states between stages are of this `dtype`."""
+    def __init__(self, model: LanguageModel, pipeline: Pipeline, stream: StageStream) -> None:
         self.pipeline = pipeline
+        self.stream = stream
         self._model = model
-        self._dtype = dtype
-        self._device = device
 
     def forward(self, input_ids: Tensor, positions: Tensor, batch: Batch) -> Tensor:
         """In place of the model's own."""
-        width = self._model.spec.hidden_size
-        x = self.pipeline.receive(len(input_ids), width, self._dtype, self._device)
+        x = self.stream.receive(len(input_ids), batch.taps)
         return self._model.forward_from(x, positions, batch)
 
 

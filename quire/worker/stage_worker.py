@@ -6,7 +6,7 @@ drafts that it proposes, come back to the first one, which puts them into its ro
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ from quire.worker.row_adapters import RowAdapters
 from quire.worker.rows import Rows
 from quire.worker.running_step import RunningStep
 from quire.worker.sleeping_weights import RestingWeights
+from quire.worker.stage_stream import StageStream
 
 
 @dataclass(slots=True)
@@ -60,8 +61,8 @@ class StageWorker:
         layout: KVLayout,
         limits: StepLimits,
         device: torch.device,
-        dtype: torch.dtype,
         pipeline: Pipeline,
+        stream: StageStream,
         *,
         kv_scales: Sequence[KVScale] | None = None,
         adapters: AdapterStore | None = None,
@@ -79,8 +80,8 @@ class StageWorker:
         self._row_adapters = None if adapters is None else RowAdapters(num_rows, adapters.num_slots, device)
         self._media = media
         self._pipeline = pipeline
+        self._stream = stream
         self._device = device
-        self._dtype = dtype
         self._block_size = layout.block_size
         self._storage = KVStorage(layout, getattr(torch, layout.dtype), device)
         self._kv: list[KVLayer] = kv_layers(self._storage, len(model.layers), kv_scales, device)
@@ -139,13 +140,13 @@ class StageWorker:
             batch, _ = self._row_adapters.given_to(batch, inputs.rows, None)  # nothing is sampled
         if self._media is not None:
             positions, batch, seen = self._media.of_step(positions, inputs.rows, batch, plan, self._lengths.computed)
+        batch = replace(batch, taps=self._stream.taps())
         if self._pipeline.is_first:
             x = self._model(inputs.input_ids, positions, batch)
         else:
-            width = self._model.spec.hidden_size
-            x = self._pipeline.receive(len(inputs.input_ids), width, self._dtype, self._device)
+            x = self._stream.receive(len(inputs.input_ids), batch.taps)
             x = self._model.forward_from(x, positions, batch)
-        self._pipeline.send(x)
+        self._stream.send(x, batch.taps)
         finish_step(states, inputs.rows, batch.lengths, None)
         if self._pipeline.is_first and plan.num_sampling:
             places = plan.rows[: plan.num_sampling]

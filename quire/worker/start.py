@@ -14,6 +14,7 @@ from quire.models.loading.kv_scales import KVScale, read_kv_scales
 from quire.models.loading.speech_settings import read_speech_vocabulary
 from quire.observe.start_clock import StartClock
 from quire.parallel.peers import Peers
+from quire.parallel.pipeline import Pipeline
 from quire.sampling.grammar.cache import GrammarCache
 from quire.sampling.logits_processor import load_processors
 from quire.sampling.state import SamplingState
@@ -25,6 +26,7 @@ from quire.worker.cpu_core import CpuCore, start_core, threads_of_rank
 from quire.worker.expert_helper import ExpertHelper
 from quire.worker.largest_step import check_memory
 from quire.worker.last_stage import LastStage
+from quire.worker.stage_stream import StageStream
 from quire.worker.stage_worker import StageWorker
 from quire.worker.start_drafter import start_drafter
 from quire.worker.start_expert_copies import start_expert_copies
@@ -82,7 +84,8 @@ def start_worker(
         assert isinstance(model, LanguageModel), "stages are cut from quire's own families"
         layers = resolved.stages[peers.pipeline.stage]
         layout = resolved.kv_of_stages[peers.pipeline.stage]
-        stage = LastStage(model, peers.pipeline, getattr(torch, resolved.dtype), device)
+        stream = _stream(resolved, peers.pipeline, model, device)
+        stage = LastStage(model, peers.pipeline, stream)
     parts = WorkerParts(
         kv_scales=_kv_scales(described, layers) if resolved.kv.dtype in FP8_DTYPES else None,
         batch_invariant=resolved.batch_invariant,
@@ -180,8 +183,8 @@ def start_stage_worker(
         resolved.kv_of_stages[pipeline.stage],
         resolved.limits,
         device,
-        getattr(torch, resolved.dtype),
         pipeline,
+        _stream(resolved, pipeline, model, device),
         kv_scales=_kv_scales(described, layers) if resolved.kv.dtype in FP8_DTYPES else None,
         adapters=_adapters(resolved, spec, model, device),
         copies=start_expert_copies(described, resolved, model, device, layers),
@@ -193,6 +196,13 @@ def start_stage_worker(
         check_memory(worker, resolved, device)
         clock.done("the largest step")
     return worker
+
+
+def _stream(resolved: Resolved, pipeline: Pipeline, model: LanguageModel, device: torch.device) -> StageStream:
+    """Between a rank's stage and those around it."""
+    first = resolved.stages[pipeline.stage].start
+    taps = () if resolved.head is None else resolved.head.taps
+    return StageStream(pipeline, model.spec.hidden_size, getattr(torch, resolved.dtype), device, first, taps)
 
 
 def _expert_helper(

@@ -54,7 +54,8 @@ def _draft_model(
     own_core = None
     if core is not None and resolved.cpu_core:
         own_core = CpuCore(core.machine, open_cache(path, resolved))
-    sharers = peers if resolved.tensor_parallel_size > 1 else None
+    # of a pipeline it is all on the last stage
+    sharers = Peers(peers.group, None) if peers is not None and resolved.tensor_parallel_size > 1 else None
     described = describe_local(path, "quire")
     model = own_model(described, resolved, device, own_core, clock, None, sharers, in_background=False)
     clock.done("the model that drafts")

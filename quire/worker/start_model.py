@@ -61,7 +61,8 @@ def own_model(
     spec, shares = described.matched.spec, dict[str, Share]()
     group, pipeline = (None, None) if peers is None else (peers.group, peers.pipeline)
     if pipeline is not None:
-        spec = stage_spec(spec, resolved.stages[pipeline.stage])
+        for_head = resolved.head is not None and resolved.head.borrows_words
+        spec = stage_spec(spec, resolved.stages[pipeline.stage], words_for_head=for_head)
     place = _place(resolved, peers)
     if place is not None:
         spec = rank_spec(spec, place)

@@ -129,10 +129,6 @@ def test_steps_in_flight_are_one_more_than_stages(tiny: Tiny, others: OtherRanks
             {"kv_transfer": True},
             r"--pipeline-parallel-size is 2, but KV that engines exchange \(--kv-transfer, --role, --prefill-engines\)",
         ),
-        (
-            {"speculative_config": '{"method": "draft_model", "model": "small"}'},
-            "method draft_model, which drafts for models in one piece so far, but --pipeline-parallel-size is 2; use",
-        ),
         ({"pipeline_parallel_size": 9}, "--pipeline-parallel-size is 9, but the model has only"),
     ],
 )

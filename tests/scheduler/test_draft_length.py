@@ -9,7 +9,8 @@ from quire.scheduler.draft_length import DraftLength
 
 class Device:
     """Drafts are right with one probability; a step takes some time, and more for every draft. There may be none to
-    verify: in steps that follow one for which none were made, and in most steps where it is `rare` that any are."""
+    verify: in steps before which, by so many as they are `made_late`, none were made, and in most steps where it is
+    `rare` that any are."""
 
     def __init__(
         self,
@@ -17,7 +18,7 @@ class Device:
         per_draft: float,
         seed: int = 0,
         *,
-        made_late: bool = False,
+        made_late: int = 0,
         rare: float = 1.0,
         dear_from: int = 99,
     ) -> None:
@@ -32,7 +33,7 @@ class Device:
     def run(self, length: DraftLength, steps: int, decodes: int = 4) -> None:
         for _ in range(steps):
             drafts = length.choose(decodes)
-            there = drafts if (self.chosen and self.chosen[-1]) or not self.made_late else 0
+            there = drafts if not self.made_late or any(self.chosen[-self.made_late :][:1]) else 0
             there = there if self._random.random() < self.rare else 0
             accepted = [self._accepted(there) for _ in range(decodes)]
             taken = drafts if self.made_late else there  # whoever makes them late takes time for it
@@ -94,7 +95,7 @@ def test_an_engine_loses_little_by_drafts_that_cost_more_than_they_bring(
 
 
 def test_drafts_that_are_made_a_step_late_are_tried_long_enough_to_be_verified() -> None:
-    device, length = Device(right=0.0, per_draft=0.2, made_late=True), DraftLength(4)
+    device, length = Device(right=0.0, per_draft=0.2, made_late=1), DraftLength(4)
     device.run(length, 800)
     assert device.chosen[-20:].count(4) < 5
     device.right = 0.95
@@ -156,3 +157,17 @@ def test_what_becomes_right_later_is_found(seed: int) -> None:
     device.run(length, 2000)
     all_of_them = (1 + sum(0.95**place for place in range(1, 5))) / (1 + 4 * 0.3)
     assert device.tokens / device.seconds > 0.9 * 4 * all_of_them
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_in_a_pipeline_drafts_are_tried_until_some_are_verified(stages: int) -> None:
+    device = Device(right=0.9, per_draft=0.02, made_late=stages)
+    device.run(DraftLength(4, num_stages=stages), 400)
+    assert device.chosen.count(4) > 340
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_in_a_pipeline_drafts_that_are_wrong_cost_little(stages: int) -> None:
+    device = Device(right=0.05, per_draft=0.3, made_late=stages)
+    device.run(DraftLength(4, num_stages=stages), 4000)
+    assert device.seconds < 1.03 * 4000

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.parity import tiny_reranker
 from tests.parity.tiny_classifiers import TinyClassifier
+from tests.parity.tiny_reranker import TinyReranker
 from tests.server.live import LiveServer, running_server
 
 QUERY = "the quick dog"
@@ -88,3 +90,24 @@ def test_a_decoder_that_scores(tmp_path: Path) -> None:
         assert answer.status_code == 200, answer.text
         by_document = {result["index"]: result["relevance_score"] for result in answer.json()["results"]}
         assert [by_document[place] for place in range(len(TEXTS))] == close(scores_of(oracle))
+
+
+def test_qwen3_reranker_as_published(tmp_path: Path) -> None:
+    model = tmp_path / "published"
+    model.mkdir()
+    oracle = TinyReranker(model)
+    query, texts, instruction = tiny_reranker.QUERY, tiny_reranker.TEXTS, "Judge which text has an animal in it"
+    with running_server(tmp_path, "--dtype", "float32", model=str(model)) as server, server.client() as client:
+        ranked = client.post("/rerank", json={"query": query, "documents": texts})
+        scored = client.post("/score", json={"text_1": query, "text_2": texts, "instruction": instruction})
+        bare = {"text_1": "a", "text_2": "b", "add_special_tokens": False}
+        refused = client.post("/score", json=bare | {"instruction": instruction})
+        alone = client.post("/score", json=bare)
+    assert [answer.status_code for answer in (ranked, scored, refused, alone)] == [200, 200, 400, 200], ranked.text
+    by_document = {result["index"]: result["relevance_score"] for result in ranked.json()["results"]}
+    expected = [oracle.score(oracle.prompt(query, text)) for text in texts]
+    assert [by_document[place] for place in range(len(texts))] == close(expected)
+    instructed = [oracle.score(oracle.prompt(query, text, instruction)) for text in texts]
+    assert [one["score"] for one in scored.json()["data"]] == close(instructed)
+    assert alone.json()["data"][0]["score"] == close(oracle.score(oracle.tokenizer.encode("ab").ids))
+    assert refused.json()["error"]["param"] == "instruction"

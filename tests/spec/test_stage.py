@@ -27,6 +27,14 @@ def test_stages_together_are_the_model(tied: bool) -> None:
     assert shared == (1 if tied else 0)
 
 
+def test_words_that_a_head_borrows_are_on_the_last_stage_too() -> None:
+    spec = spec_of(num_hidden_layers=5)
+    for layers, has_words in ((range(2), True), (range(2, 3), False), (range(3, 5), True)):
+        part = stage_spec(spec, layers, words_for_head=True)
+        assert ("model.embed_tokens.weight" in {tensor.name for tensor in part.tensors()}) == has_words
+        assert part.takes_tokens == (layers.start == 0)
+
+
 def test_all_layers_are_the_model_itself() -> None:
     spec = spec_of()
     assert stage_spec(spec, range(spec.num_layers)) is spec

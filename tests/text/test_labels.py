@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from quire.core.errors import InvalidRequest
 from quire.text.labels import Labels
 
 
@@ -35,3 +36,11 @@ def test_large_scores_overflow_nothing(score: float) -> None:
 def test_what_a_model_does_where_nobody_says() -> None:
     assert Labels("m", ("a",)).usual_task == "classify"
     assert Labels("m").usual_task == "token_embed"
+
+
+def test_an_instruction_needs_a_prompt_with_a_place_for_it() -> None:
+    Labels("m", ("yes",), takes_instruction=True).check_instruction("Judge")
+    Labels("m", ("yes",)).check_instruction(None)
+    with pytest.raises(InvalidRequest, match="m reads pairs without one") as refused:
+        Labels("m", ("yes",)).check_instruction("Judge")
+    assert refused.value.field == "instruction"

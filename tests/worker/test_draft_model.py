@@ -59,15 +59,16 @@ def test_a_model_that_drafts_for_itself_is_always_right(path: Path, params: dict
 
 
 class NowAndThen(DraftLength):
-    """Drafts in two steps, then none in five."""
+    """Drafts in `steps` steps, then none in five."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, steps: int = 2) -> None:
         super().__init__(most)
+        self._steps = steps
         self._number = 0
 
     def choose(self, decodes: int) -> int:
         self._number += 1
-        return self.most if self._number % 7 < 2 else 0
+        return self.most if self._number % (5 + self._steps) < self._steps else 0
 
 
 @pytest.mark.parametrize("prepare", [as_it_is, as_on_a_gpu])

@@ -97,8 +97,9 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """A folder with config.json and .safetensors files or with one GGUF model, or one such file."""
-    return open_described(describe_local(path, "quire"))
+    """A folder with config.json and .safetensors files or with one GGUF model, or one such file; with all rows of an
+    output head, of which a classifier may need few."""
+    return open_described(describe_local(path, "quire", as_trained=True))
 
 
 def open_described(model: DescribedModel, shares: Mapping[str, Share] | None = None) -> Checkpoint:

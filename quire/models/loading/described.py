@@ -8,6 +8,7 @@ from typing import Any
 from quire.config.facts import MediaFacts
 from quire.config.model import ModelImpl
 from quire.core.errors import CheckpointError
+from quire.models.loading.answer_words import answer_token_ids, describe_causal_lm, read_answer_words, scored_by_answer
 from quire.models.loading.folder import find_model, read_gguf_parts, read_tensors
 from quire.models.loading.gguf_config import gguf_config
 from quire.models.loading.json_object import read_json_object
@@ -52,24 +53,31 @@ def model_types() -> tuple[str, ...]:
     return tuple(FAMILIES)
 
 
-def describe_local(path: Path, impl: ModelImpl = "auto", mmproj: Path | None = None) -> DescribedModel:
+def describe_local(
+    path: Path, impl: ModelImpl = "auto", mmproj: Path | None = None, *, as_trained: bool = False
+) -> DescribedModel:
     """The model in a folder, or that a file is; a checkpoint that quire would misread is refused.
 
     `impl` is whose code it is to run; a GGUF file is always quire's own. `mmproj` is the file of such a model's vision
-    encoder.
+    encoder. `as_trained`: a causal LM that its config makes a classifier is described as a causal LM.
     """
     found = find_model(path)
     if found.gguf is not None:
         return _of_gguf(found.gguf, mmproj)
     config = read_json_object(found.config)
-    scheme_of = read_quantization(config, str(found.config))
-    spec = describe(config, str(found.config), impl)
+    source = str(found.config)
+    scheme_of = read_quantization(config, source)
+    words = read_answer_words(config, source)
+    spec = (describe_causal_lm if words else describe)(config, source, impl)
     tensors = read_tensors(found.safetensors)
     spans = [span for file in tensors.values() for span in sorted(file, key=lambda span: span.start)]
     files = {span.name: file for file, held in tensors.items() for span in held}
     if not spec.is_described:
         return DescribedModel(path, config, Matched(spec, {}), files, spans, is_gguf=False)
     matched = match_safetensors(spec, spans, scheme_of, str(found.config.parent))
+    if words and not as_trained:
+        ids = answer_token_ids(words, found.config.parent, source)
+        matched = replace(matched, spec=scored_by_answer(matched.spec, words, ids, source))
     return DescribedModel(path, config, matched, files, (), is_gguf=False)
 
 

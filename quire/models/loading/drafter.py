@@ -22,6 +22,7 @@ from quire.models.loading.header import read_model_facts
 from quire.models.loading.locate import locate
 from quire.spec.cache import KeyValueCache
 from quire.spec.draft_head import has_head, head_kind
+from quire.spec.model import ModelSpec
 from quire.spec.rank import Place, rank_spec
 
 Small = tuple[Path, ModelFacts]
@@ -108,12 +109,24 @@ def _plan_head(
     cut = rank_spec(spec, Place(0, ranks, grain, asked.parallel.enable_expert_parallel))
     stored = sum(found.span.num_bytes for found in matched.found.values())
     width = 4 if device.kind == "cpu" else 2
+    own = max(cut.num_parameters * width, stored * cut.num_parameters // spec.num_parameters)
+    borrows_words = spec.draft_head is not None and spec.draft_head.borrows_words
     return HeadFacts(
         str(head_path),
-        weight_bytes=max(cut.num_parameters * width, stored * cut.num_parameters // spec.num_parameters),
+        weight_bytes=own + (_more_words(asked.parallel, large.spec) * width if borrows_words else 0),
         caches=cut.caches,
         feature_size=spec.hidden_size,
         tensor_parallel_size=ranks,
         column_grain=grain,
         file_bytes=0 if method == "mtp" else stored,
+        taps=() if spec.draft_head is None else spec.draft_head.taps,
+        borrows_words=borrows_words,
     )
+
+
+def _more_words(parallel: ParallelConfig, large: ModelSpec) -> int:
+    """Parameters of the large model's words that a rank of the last stage has for a head alone."""
+    if parallel.pipeline_parallel_size == 1 or large.tied:
+        return 0
+    words = large.embedding.words
+    return -(-words.rows // parallel.tensor_parallel_size) * words.columns

@@ -12,6 +12,7 @@ from quire.config.facts import ModelFacts
 from quire.config.model import DEFAULT_MODEL, NO_MMPROJ, ModelImpl
 from quire.core.errors import CheckpointError, ConfigError
 from quire.models.families.dimensions import text_values
+from quire.models.loading.answer_words import describe_causal_lm, read_answer_words, scored_by_answer
 from quire.models.loading.default_model import fetch_default_model
 from quire.models.loading.described import DescribedModel, describe_local
 from quire.models.loading.folder import CONFIG
@@ -88,11 +89,15 @@ def _hub_facts(repo: str, revision: str | None, impl: ModelImpl, mmproj: str | N
         raise ConfigError(f"--mmproj is {mmproj!r}, and {repo} on the hub is no GGUF model; leave --mmproj out.")
     source = f"{repo}/{CONFIG}"
     scheme_of = read_quantization(header.config, source)
-    spec = describe(header.config, source, impl)
+    words = read_answer_words(header.config, source)
+    spec = (describe_causal_lm if words else describe)(header.config, source, impl)
     dtype = _config_dtype(header.config) or _most_common_float(header.tensors)
     if not spec.is_described:
         return ModelFacts(repo, spec, dtype, other_bytes=_bytes_by_dtype(header.tensors))
-    return _facts(repo, match_safetensors(spec, header.tensors, scheme_of, repo), dtype)
+    matched = match_safetensors(spec, header.tensors, scheme_of, repo)
+    if words:  # which rows they are makes no difference to a plan, and the tokenizer is not here
+        matched = replace(matched, spec=scored_by_answer(matched.spec, words, range(len(words)), source))
+    return _facts(repo, matched, dtype)
 
 
 def _facts(name: str, matched: Matched, dtype: str) -> ModelFacts:

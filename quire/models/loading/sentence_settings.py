@@ -48,6 +48,8 @@ class SentenceSettings:
     """Whether the tokens of a prompt are part of what is pooled."""
     plain_scores: bool = False
     """Whether a cross-encoder's number is the score, as it is."""
+    has_reranker_prompt: bool = False
+    """Whether it is Qwen3-Reranker as published, which reads pairs within a prompt of its own."""
 
     def pooling_of(self, spec: ModelSpec) -> Pooling:
         """How the model's texts are pooled: as its files say, else encoders by mean, and decoders the last token."""
@@ -85,8 +87,7 @@ class SentenceSettings:
 def read_sentence_settings(path: Path) -> SentenceSettings:
     """The settings beside the model at `path`."""
     folder = path if path.is_dir() else path.parent
-    limits_file = folder / _LIMITS
-    limits = HFFields(read_json_object(limits_file) if limits_file.is_file() else {}, str(limits_file))
+    limits, config = _optional(folder / _LIMITS), _optional(folder / CONFIG)
     prompts, default_prompt = _prompts(folder / _PROMPTS)
     pooling, pools_prompts = _pooling(folder)
     return SentenceSettings(
@@ -96,7 +97,8 @@ def read_sentence_settings(path: Path) -> SentenceSettings:
         prompts=prompts,
         default_prompt=default_prompt,
         pools_prompts=pools_prompts,
-        plain_scores=_plain_scores(folder / CONFIG),
+        plain_scores=_plain_scores(config),
+        has_reranker_prompt=config.flag("is_original_qwen3_reranker", False),
     )
 
 
@@ -114,18 +116,22 @@ def _prompts(path: Path) -> tuple[dict[str, str], str | None]:
     return prompts, default
 
 
-def _plain_scores(path: Path) -> bool:
+def _optional(path: Path) -> HFFields:
+    return HFFields(read_json_object(path) if path.is_file() else {}, str(path))
+
+
+def _plain_scores(config: HFFields) -> bool:
     """Whether a cross-encoder's config.json says that nothing is to be made of its number."""
-    config = read_json_object(path) if path.is_file() else {}
-    inner = config.get("sentence_transformers")
+    inner = config.values.get("sentence_transformers")
     named = inner.get("activation_fn") if isinstance(inner, dict) else None
-    named = named or config.get("sbert_ce_default_activation_function")
+    named = named or config.values.get("sbert_ce_default_activation_function")
     if named is None:
         return False
     kind = str(named).rpartition(".")[2]
     if kind not in _ACTIVATIONS:
         raise CheckpointError(
-            f"{path} makes scores by {kind!r}, without which they would be others; quire has {', '.join(_ACTIVATIONS)}."
+            f"{config.source} makes scores by {kind!r}, without which they would be others; quire has "
+            f"{', '.join(_ACTIVATIONS)}."
         )
     return _ACTIVATIONS[kind]
 

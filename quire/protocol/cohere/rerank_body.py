@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from quire.protocol.ignored import Ignored
 from quire.protocol.openai.body import read_truncation
-from quire.protocol.openai.embedding_body import ACTIVATION, SHARED, read_flag
+from quire.protocol.openai.embedding_body import ACTIVATION, INSTRUCTION, LONGEST_INSTRUCTION, SHARED, read_flag
 from quire.protocol.openai.fields import Fields, object_of, refuse
 from quire.protocol.openai.options import LONGEST_MODEL, read_labels
 from quire.protocol.openai.prompts import MOST_PROMPTS, MOST_TOKENS, TEXT, read_texts
@@ -26,6 +26,7 @@ RERANK_FIELDS: dict[str, Schema] = {
     "max_tokens_per_doc": whole(0, MOST_TOKENS, description="Keep so many tokens of a document; 0: all that fit."),
     **SHARED,
     **ACTIVATION,
+    **INSTRUCTION,
 }
 """Every field of a rerank body, and what may stand in it."""
 _UNSUPPORTED = {
@@ -47,6 +48,7 @@ class RerankBody:
     add_special_tokens: bool = True
     truncate_prompt_tokens: int | None = None
     use_activation: bool | None = None
+    instruction: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -66,6 +68,7 @@ def read_rerank_body(values: object, ignored: Ignored | None = None) -> RerankBo
         add_special_tokens=given.flag("add_special_tokens", True),
         truncate_prompt_tokens=read_truncation(given),
         use_activation=read_flag(given, "use_activation"),
+        instruction=given.text("instruction", longest=LONGEST_INSTRUCTION, shortest=1),
         labels=read_labels(given),
     )
 

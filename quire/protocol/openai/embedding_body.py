@@ -17,6 +17,7 @@ from quire.protocol.openai.schema import Schema, body, either, flag, text, whole
 FORMATS = ("float", "base64")
 MOST_DIMENSIONS = 1 << 20
 LONGEST_PROMPT_NAME = 128
+LONGEST_INSTRUCTION = 8192
 
 _TRUNCATE: Schema = either(
     {"const": -1},
@@ -32,6 +33,13 @@ SHARED: dict[str, Schema] = {
 """Fields of every body that is read rather than gone on with."""
 ACTIVATION: dict[str, Schema] = {
     "use_activation": flag(description="False leaves a classifier's numbers as they are. Only for classifiers.")
+}
+INSTRUCTION: dict[str, Schema] = {
+    "instruction": text(
+        LONGEST_INSTRUCTION,
+        shortest=1,
+        description="What a document is to do for a query. Only for Qwen3-Reranker in its own prompt.",
+    )
 }
 VECTOR_FIELDS: dict[str, Schema] = {
     "encoding_format": words(*FORMATS, description="base64 holds float32 numbers, lowest byte first."),
@@ -68,6 +76,7 @@ SCORE_FIELDS: dict[str, Schema] = {
     "documents": {**TEXTS, "description": "Another name of text_2."},
     **SHARED,
     **ACTIVATION,
+    **INSTRUCTION,
 }
 """Every field of a score body, and what may stand in it."""
 
@@ -112,6 +121,7 @@ class ScoreBody:
     add_special_tokens: bool = True
     truncate_prompt_tokens: int | None = None
     use_activation: bool | None = None
+    instruction: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -174,6 +184,7 @@ def read_score_body(values: object, ignored: Ignored | None = None) -> ScoreBody
         add_special_tokens=body.flag("add_special_tokens", True),
         truncate_prompt_tokens=read_truncation(body),
         use_activation=read_flag(body, "use_activation"),
+        instruction=body.text("instruction", longest=LONGEST_INSTRUCTION, shortest=1),
         labels=read_labels(body),
     )
 

@@ -33,6 +33,7 @@ async def answer(body: object, serving: "Serving", caller: Caller, ignored: Igno
         add_special_tokens=asked.add_special_tokens,
         truncate=asked.truncate_prompt_tokens,
         use_activation=asked.use_activation,
+        instruction=asked.instruction,
         is_search=True,
         most_of_second=asked.max_tokens_per_doc,
     )

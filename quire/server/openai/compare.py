@@ -1,5 +1,6 @@
 """How well texts fit together: by a cross-encoder that reads both at once, or by the angle between their vectors."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ class Comparison:
     """The first is a query and the second are documents, which are cut where they are too long."""
     most_of_second: int | None = None
     """Tokens that are kept of each text of the second side."""
+    instruction: str | None = None
+    """What a document is to do for a query, for models that are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class Compared:
 async def compare(asked: Comparison, serving: "Serving", caller: Caller) -> Compared:
     """Raises an InvalidRequest for what the model cannot compare."""
     serving.labels.check_activation(asked.use_activation)
+    serving.labels.check_instruction(asked.instruction)
     return await (_read_pairs if serving.labels else _compare_vectors)(asked, serving, caller)
 
 
@@ -61,9 +65,17 @@ async def _read_pairs(asked: Comparison, serving: "Serving", caller: Caller) -> 
 
 async def _pairs(asked: Comparison, serving: "Serving") -> list[PairTokens]:
     limit = token_limit(asked.truncate, serving.max_model_len)
-    frame = serving.pair_frame() if asked.add_special_tokens else serving.pair_frame().bare()
-    left = await _bare(asked.first, serving)
-    right = [tokens[: asked.most_of_second] for tokens in await _bare(asked.second, serving)]
+    if asked.instruction is not None and not asked.add_special_tokens:
+        raise InvalidRequest(
+            "instruction is given, and add_special_tokens is false, which leaves the prompt that it is part of out; "
+            "leave out one of them",
+            field="instruction",
+        )
+    framed = serving.pair_frame(asked.instruction)
+    frame = framed if asked.add_special_tokens else framed.bare()
+    left = await _bare(map(frame.written_first, asked.first), serving)
+    second = await _bare(map(frame.written_second, asked.second), serving)
+    right = [tokens[: asked.most_of_second] for tokens in second]
     left = left * len(right) if len(left) == 1 else left
     if limit is None and asked.is_search:
         room = serving.max_model_len - frame.size
@@ -91,7 +103,7 @@ def _check(lengths: list[int], asked: Comparison, serving: "Serving") -> None:
         raise InvalidRequest(f"{asked.names[1]} holds a text without tokens, and there is nothing to read", field=field)
 
 
-async def _bare(texts: list[str], serving: "Serving") -> list[list[int]]:
+async def _bare(texts: Iterable[str], serving: "Serving") -> list[list[int]]:
     """Without the tokens that frame a text of its own."""
     lowered = [text.lower() if serving.lower_case else text for text in texts]
     return await serving.encode_all(lowered, add_special_tokens=False)

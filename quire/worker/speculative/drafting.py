@@ -43,6 +43,7 @@ from quire.worker.speculative.medusa import MedusaProposer
 from quire.worker.speculative.proposer import Proposer
 from quire.worker.speculative.suffix import SuffixProposer
 from quire.worker.speculative.unwritten_features import UnwrittenFeatures
+from quire.worker.stage_stream import StageStream
 
 
 class Drafting:
@@ -61,14 +62,14 @@ class Drafting:
         attend: Attend = paged_attention,
         large_logits: Callable[[Tensor], Tensor] | None = None,
         block_size: int = 1,
-        in_pipeline: bool = False,
+        stream: StageStream | None = None,
     ) -> None:
         """`memory` is that of a worker to go on from; `ranks` are those that compute the model together. They come to
         the same drafts where these follow from tokens alone; others the first rank draws for all.
 
         `drafter` is the model or head that drafts, which uses the tables of `group`, whose blocks are of `block_size`,
-        and attends by `attend`; `large_logits` makes the large model's logits. `in_pipeline`: several steps of the
-        model are in flight on its stages.
+        and attends by `attend`; `large_logits` makes the large model's logits. `stream` is what enters the last stage
+        of a pipeline, on whose stages several steps are in flight.
         """
         self._states = states
         self._sampler = sampler
@@ -97,7 +98,8 @@ class Drafting:
         self._drafting: set[int] = set()
         """Rows that may have drafts."""
         self._last_position = limits.max_model_len - 1
-        self._is_read_first = device.type != "cuda" and ranks is None and not in_pipeline
+        self._stream = stream
+        self._is_read_first = device.type != "cuda" and ranks is None and stream is None
         """Whether a step is read before the next is planned, so that the host can say how many drafts that has."""
 
     @property
@@ -112,7 +114,9 @@ class Drafting:
 
     def tapped(self, batch: Batch) -> Batch:
         """The batch with what is to be kept of the residual stream."""
-        return replace(batch, taps=Taps(self._proposer.taps)) if self._proposer.taps else batch
+        if not self._proposer.taps:
+            return batch
+        return replace(batch, taps=Taps(self._proposer.taps) if self._stream is None else self._stream.taps())
 
     def keep(self, slots: Sequence[Tensor], hidden: Tensor, taps: Sequence[Tensor]) -> None:
         """A step was computed; see `Proposer.keep`."""

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from quire.cli.planning import plan_checkpoint
+from quire.config.holding import Holding
+from quire.config.memory import stages_of, weights_by_stage
 from quire.config.resolve import resolve
 from quire.config.resolved import DraftPlan
 from quire.core.errors import ConfigError
 from quire.models.loading.drafter import plan_drafter
+from quire.models.loading.header import read_model_facts
 from tests.config.examples import H100, LLAMA_3_8B, LLAMA_3_8B_CONFIG, asked
 from tests.models.loading.files import write_config
 
@@ -73,6 +76,32 @@ def test_plan_counts_it_on_every_device(tmp_path: Path) -> None:
     for plan in (cut, whole):
         assert plan.budget.total + plan.drafter_bytes == H100.memory_bytes
         assert plan.budget.kv // plan.block_bytes == plan.num_blocks + 1
+
+
+def test_in_a_pipeline_it_counts_on_the_last_stage(tmp_path: Path) -> None:
+    """Which has fewer of the large model's layers than the first, and so room for some of what drafts."""
+    small, large = tmp_path / "small", tmp_path / "large"
+    config = LLAMA_3_8B_CONFIG | {"tie_word_embeddings": True, "num_hidden_layers": 31}
+    for folder, each in ((small, SMALL), (large, config)):
+        folder.mkdir()
+        write_config(folder, each)
+    settings = {"model": str(large), "pipeline_parallel_size": 2}
+    drafting = {"method": "draft_model", "model": str(small)}
+    plain = plan_checkpoint(asked(**settings), H100)
+    with_it = plan_checkpoint(asked(**settings, speculative_config=drafting), H100)
+    facts = read_model_facts(str(large))
+    given = asked(**settings, speculative_config=drafting)
+    found = plan_drafter(given, large, facts, H100)
+    assert isinstance(found, DraftPlan)
+    first, last = weights_by_stage(facts, Holding("bfloat16"), given.parallel)
+    assert with_it.drafter_bytes == found.resolved.weight_bytes - (max(first, last) - last) > 0
+    [*_, layers] = stages_of(facts, given.parallel)
+    of_last = len(layers) * 2 * 8 * 128 * 2 + 16 * 2 * 8 * 64 * 2
+    assert with_it.kv_bytes_per_token == max(plain.kv_bytes_per_token, of_last)
+    assert with_it.budget.total + with_it.drafter_bytes == H100.memory_bytes
+    assert with_it.resolved is not None
+    reason = next(each.reason for each in with_it.resolved.choices if each.name == "speculation")
+    assert reason.endswith("what drafts is on the last stage")
 
 
 def test_plan_tries_remedies_with_it(tmp_path: Path) -> None:

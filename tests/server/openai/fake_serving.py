@@ -165,7 +165,7 @@ class FakeServing:
     def prompt_for(self, *names: str) -> str:
         return SentenceSettings(prompts=self.prompts).prompt_for(*names)
 
-    def pair_frame(self) -> PairFrame:
+    def pair_frame(self, instruction: str | None = None) -> PairFrame:
         return PairFrame(Part((1,), (0,)), Part((2,), (0,)), Part((2,), (1,)), 0, 1)
 
     async def embed(
