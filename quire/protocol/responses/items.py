@@ -180,7 +180,7 @@ def _read_content(item: Fields, role: str, where: str) -> list[Item]:
     for place, part in enumerate(given):
         here = f"{where}[{place}]"
         kind = part.get("type") if role == "user" and isinstance(part, dict) else None
-        if kind in _MEDIA:
+        if isinstance(kind, str) and kind in _MEDIA:
             found.append(_MEDIA[kind](item, part, here))
         else:
             found.append(_part(role, _read_part(item, part, role, here)))

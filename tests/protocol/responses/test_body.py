@@ -348,3 +348,14 @@ def test_a_format_becomes_structured_output() -> None:
     anything = read_response_body(body(text={"format": {"type": "json_object"}}))
     assert anything.params.structured == StructuredOutput(json_object=True)
     assert read_response_body(body()).params.structured is None
+
+
+@pytest.mark.parametrize("kind", [{}, [], [{}], 5, True, None])
+def test_a_type_that_is_no_text_is_refused(kind: object) -> None:
+    """Lists and objects cannot be looked up in tables of names."""
+    part = {"type": kind, "text": "Hello"}
+    with pytest.raises(InvalidRequest, match=r"content\[0\]"):
+        read_response_body(body(input=[{"role": "user", "content": [part]}]))
+    if kind is not None:
+        with pytest.raises(InvalidRequest, match=r"input\[0\]"):
+            read_response_body(body(input=[{"type": kind, "role": "user", "content": "Hello"}]))
