@@ -20,6 +20,8 @@ _EXACT = {"Q4_0": _IN_4_BITS, "Q4_1": _IN_4_BITS, "Q4_K": _IN_4_BITS, "Q8_0": _I
 _GROUP_BYTES = {_IN_4_BITS: 20, _IN_8_BITS: 34, _CONVERTED: 34, _MXFP4: 17}
 """Bytes of 32 weights with their scale, and in 4 bits a minimum."""
 
+_PLAIN = "float16"
+"""In which the core holds numbers of 8 bits or fewer that it takes apart."""
 _MXFP4_IN_PLANES = 18
 """The same where the core does not compute, and the scale becomes a bfloat16."""
 
@@ -69,10 +71,12 @@ class Holding:
     def _core_layout(self, model: ModelFacts, matrix: MatrixSpec, part: Part) -> str:
         kind = model.kind(part.weight_name)
         scheme = model.schemes.get(part.name)
-        if scheme is not None:
-            return _quantized_layout(scheme, matrix.columns) if self.keep_packed else "float32"
-        if self.keep_packed and kind in PACKED:
-            return _EXACT.get(kind, _CONVERTED)
+        if scheme is not None or kind in PACKED:
+            if not self.keep_packed:
+                return "float32"
+            if matrix.plain:
+                return _PLAIN
+            return _EXACT.get(kind, _CONVERTED) if scheme is None else _quantized_layout(scheme, matrix.columns)
         return kind if self.keep_packed and kind in COMPUTE_DTYPES else "float32"
 
 

@@ -23,13 +23,6 @@ class Linear(nn.Module):
         """The tensors this layer takes."""
         return self._weight.expected()
 
-    @property
-    def values(self) -> Tensor:
-        """The matrix itself, where its spec wants it plain."""
-        values = self._weight.stack()
-        assert isinstance(values, Tensor), "it is quantized"
-        return values
-
     def forward(self, x: Tensor, adapters: AdapterRows | None = None) -> Tensor:
         output: Tensor = self._weight(x)
         if adapters is None or self.lora is None:

@@ -4,10 +4,11 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from quire.layers.quant.base import LinearMethod, Weight
+from quire.layers.quant.base import LinearMethod, UpWeight, Weight
 from quire.layers.quant.dense import DenseMethod
 from quire.parallel.group import Group
 from quire.parallel.token_exchange import TokenExchange
+from quire.spec.latent import LatentAttentionSpec
 from quire.spec.matrix import MatrixSpec
 
 _HOST = torch.device("cpu")
@@ -46,5 +47,12 @@ class WeightPolicy:
 
     def weight(self, matrix: MatrixSpec) -> Weight:
         """A weight for a matrix, to be filled."""
-        method = self.method or DenseMethod(self.dtype)
-        return method.create(matrix, self.device, pinned=self.pinned)
+        return self._method.create(matrix, self.device, pinned=self.pinned)
+
+    def up_weight(self, spec: LatentAttentionSpec) -> UpWeight:
+        """A weight for what makes keys and values of latents, to be filled."""
+        return self._method.create_up(spec, self.device, pinned=self.pinned)
+
+    @property
+    def _method(self) -> LinearMethod:
+        return self.method or DenseMethod(self.dtype)

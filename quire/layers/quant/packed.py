@@ -6,8 +6,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from quire.layers.quant.base import LinearMethod, Weight
+from quire.layers.quant.base import LinearMethod, UpWeight, Weight
 from quire.layers.quant.incoming import IncomingPart
+from quire.layers.quant.packed_up import PackedUpWeight
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import ExpectedTensors, dense
 from quire.ops.cpu.matrix import StoredRows
@@ -17,6 +18,7 @@ from quire.ops.cpu.quantized_rows import rows_for_core
 from quire.ops.functional import packed_linear
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.reference.dequantize_matrix import dequantize_matrix
+from quire.spec.latent import LatentAttentionSpec
 from quire.spec.matrix import MatrixSpec
 from quire.spec.quantization import WeightScheme
 
@@ -90,3 +92,6 @@ class PackedMethod(LinearMethod):
 
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
         return PackedWeight(matrix, self._packing, self._keep, self._schemes)
+
+    def create_up(self, spec: LatentAttentionSpec, device: torch.device, *, pinned: bool = False) -> UpWeight:
+        return PackedUpWeight(spec, self._packing, self._keep, self._schemes)
