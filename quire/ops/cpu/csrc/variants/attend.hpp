@@ -1,5 +1,5 @@
 // Attention of a few or many queries over one KV head of a paged cache: blocks of positions are scored and folded into a
-// running softmax. For many rows a block is brought to float32 once and serves them all.
+// running softmax. For many rows a block of keys and values is brought to float32 once and serves them all.
 //
 // Blocks lie at multiples of 64 positions, and what a query may not see counts as nothing at its own place, so a
 // query's result does not depend on which queries are computed with it. Where there are tiles of bfloat16, which round
@@ -21,19 +21,14 @@ inline void widen(const uint8_t* row, KVType type, int64_t size, float* to, int6
     for (; i < padded; i++) to[i] = 0;
 }
 
-// Keys and values in float32 instead of where the block found them; latents, which are both, once.
+// Keys and values in float32 instead of where the block found them.
 inline void gather_block(const AttentionTask& task, const AttentionRoom& room, KVRows& block) {
     const PagedCache& cache = *task.cache;
     for (int64_t i = 0; i < block.count; i++) {
-        float* const key = room.keys + i * room.dim;
+        float *key = room.keys + i * room.dim, *value = room.values + i * room.value_dim;
         widen(block.keys[i], cache.type, cache.head_dim, key, room.dim);
-        block.keys[i] = reinterpret_cast<const uint8_t*>(key);
-        if (cache.is_of_latents()) {
-            block.values[i] = block.keys[i];
-            continue;
-        }
-        float* const value = room.values + i * room.value_dim;
         widen(block.values[i], cache.type, task.value_dim, value, room.value_dim);
+        block.keys[i] = reinterpret_cast<const uint8_t*>(key);
         block.values[i] = reinterpret_cast<const uint8_t*>(value);
     }
 }
@@ -75,7 +70,8 @@ inline void attend(const AttentionTask& task, const AttentionPart& part, uint8_t
     }
     std::fill(room.mixed, room.mixed + rows * room.value_dim, 0.0f);
     std::fill(room.zeros, room.zeros + room.dim * sizeof(float), uint8_t{0});
-    if (rows <= kMostFewRows && head_dim == room.dim && task.value_dim == room.value_dim) {
+    const bool is_whole = head_dim == room.dim && task.value_dim == room.value_dim;  // vectors, without padding
+    if (is_whole && (rows <= kMostFewRows || task.cache->is_of_latents())) {
         with_kv_type(task.cache->type, [&](auto known) { attend_few<known>(task, part, room, rows); });
     } else {
         attend_many(task, part, room, rows);

@@ -1,5 +1,6 @@
 // Attention of few rows, straight from the cache: keys and values are read once, so bringing them to float32 first would
-// cost more than the arithmetic.
+// cost more than the arithmetic. Latents are read so for any rows: each is so long that a block of them in float32 would
+// come from the second cache for every few rows, in twice as many bytes.
 #pragma once
 
 #include "attend_block.hpp"
@@ -19,11 +20,11 @@ struct NextBlocks {
     const int64_t heads, own_head, row_bytes;
     const bool are_latents;
 
-    void while_scoring(int64_t key) const {
+    QUIRE_PREFETCHES void while_scoring(int64_t key) const {
         if (!are_latents) block.fetch(block.values[std::min(block.count - 1, key)]);
         if (is_own(key)) KVRows::fetch(after.keys[key], row_bytes);
     }
-    void while_mixing(int64_t key) const {
+    QUIRE_PREFETCHES void while_mixing(int64_t key) const {
         if (key < next.count) next.fetch(next.keys[key]);
         if (!are_latents && is_own(key)) KVRows::fetch(after.values[key], row_bytes);
     }
