@@ -8,7 +8,6 @@ from quire.layers.quant.base import LinearMethod, UpWeight, Weight
 from quire.layers.quant.dense import DenseMethod
 from quire.parallel.group import Group
 from quire.parallel.token_exchange import TokenExchange
-from quire.spec.latent import LatentAttentionSpec
 from quire.spec.matrix import MatrixSpec
 
 _HOST = torch.device("cpu")
@@ -49,9 +48,9 @@ class WeightPolicy:
         """A weight for a matrix, to be filled."""
         return self._method.create(matrix, self.device, pinned=self.pinned)
 
-    def up_weight(self, spec: LatentAttentionSpec) -> UpWeight:
+    def up_weight(self, matrix: MatrixSpec) -> UpWeight:
         """A weight for what makes keys and values of latents, to be filled."""
-        return self._method.create_up(spec, self.device, pinned=self.pinned)
+        return self._method.create_up(matrix, self.device, pinned=self.pinned)
 
     @property
     def _method(self) -> LinearMethod:

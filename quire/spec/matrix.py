@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from quire.spec.layout import AS_STORED, FramesApart, Layout, Reshaped, StackedRows, Transposed
+from quire.spec.layout import AS_STORED, FramesApart, HeadParts, Layout, Reshaped, StackedRows, Transposed
 from quire.spec.share import AxisShare, Share
 from quire.spec.tensor import TensorSpec
 
@@ -51,8 +51,9 @@ class MatrixSpec:
     experts: int = 0
     """So many experts' rows lie one below the other, and each multiplies the tokens that chose it; 0: it is no stack of
     experts, and multiplies them all."""
-    plain: bool = False
-    """Whether it is held in plain numbers however it is stored, because ops take it apart."""
+    heads: HeadParts | None = None
+    """Of a matrix that makes keys and values of latents, whose rows are the keys of all heads and then their values:
+    ops take it apart, so that it is held in plain numbers however it is stored."""
     column_share: AxisShare | None = None
     """Which columns of the checkpoint's tensors it has; None: all."""
 

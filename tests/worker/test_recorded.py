@@ -38,15 +38,20 @@ One prompt is beyond the length where dynamic and longrope angles change."""
 CPU = torch.device("cpu")
 
 
+NO_KV = KVLayer(torch.empty(0), torch.empty(0), 0)
+"""Of a layer that looks to both sides."""
+
+
 class Cache:
     """A paged cache in two groups with tables of their own, all over it."""
 
     def __init__(self, spec: ModelSpec, dtype: torch.dtype = torch.float32) -> None:
         blocks = 3 * BLOCKS_OF_A_SEQUENCE
         self.kv = []
-        for layer, cache in enumerate(spec.caches):
-            planes = [torch.full((blocks, BLOCK_SIZE, *size), torch.nan, dtype=dtype) for size in cache.planes]
-            self.kv.append(KVLayer(planes[0], planes[-1], layer % GROUPS))
+        for number, layer in enumerate(spec.layers):
+            sizes = [] if layer.attention.cache is None else layer.attention.cache.planes
+            planes = [torch.full((blocks, BLOCK_SIZE, *size), torch.nan, dtype=dtype) for size in sizes]
+            self.kv.append(KVLayer(planes[0], planes[-1], number % GROUPS) if planes else NO_KV)
         generator = torch.Generator().manual_seed(0)
         self._tables = [torch.randperm(blocks, generator=generator).view(3, -1) for _ in range(GROUPS)]
         self._computed = [0, 0, 0]

@@ -11,7 +11,6 @@ from quire.layers.weights import Expected, ExpectedTensors, dense
 from quire.ops.cpu.packed_heads import PackedUp
 from quire.ops.cpu.packed_linear import PackedLinear
 from quire.ops.quantized_matrix import QuantizedMatrix
-from quire.spec.latent import LatentAttentionSpec
 from quire.spec.matrix import MatrixSpec
 
 
@@ -103,6 +102,6 @@ class LinearMethod(ABC):
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
         """An empty weight on `device`; `pinned` where it waits in host memory for another device."""
 
-    def create_up(self, spec: LatentAttentionSpec, device: torch.device, *, pinned: bool = False) -> UpWeight:
+    def create_up(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> UpWeight:
         """An empty weight for what makes keys and values of latents."""
-        return PlainUpWeight(self.create(spec.up, device, pinned=pinned))
+        return PlainUpWeight(self.create(matrix, device, pinned=pinned))

@@ -18,7 +18,6 @@ from quire.ops.cpu.quantized_rows import rows_for_core
 from quire.ops.functional import packed_linear
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.reference.dequantize_matrix import dequantize_matrix
-from quire.spec.latent import LatentAttentionSpec
 from quire.spec.matrix import MatrixSpec
 from quire.spec.quantization import WeightScheme
 
@@ -93,5 +92,5 @@ class PackedMethod(LinearMethod):
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
         return PackedWeight(matrix, self._packing, self._keep, self._schemes)
 
-    def create_up(self, spec: LatentAttentionSpec, device: torch.device, *, pinned: bool = False) -> UpWeight:
-        return PackedUpWeight(spec, self._packing, self._keep, self._schemes)
+    def create_up(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> UpWeight:
+        return PackedUpWeight(matrix, self._packing, self._keep, self._schemes)

@@ -14,7 +14,7 @@ from quire.ops.cpu.packed_heads import PackedUp
 from quire.ops.cpu.packing import Packing
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.reference.dequantize_matrix import dequantize_matrix
-from quire.spec.latent import LatentAttentionSpec
+from quire.spec.matrix import MatrixSpec
 from quire.spec.quantization import WeightScheme
 
 _HELD_AS_STORED = {torch.float32, torch.float16, torch.bfloat16}
@@ -25,32 +25,30 @@ _EXPANDED = torch.float16
 class PackedUpWeight(UpWeight):
     """All parts together; they are packed when the last of them has come."""
 
-    def __init__(
-        self, spec: LatentAttentionSpec, packing: Packing, keep: bool, schemes: Mapping[str, WeightScheme]
-    ) -> None:
+    def __init__(self, matrix: MatrixSpec, packing: Packing, keep: bool, schemes: Mapping[str, WeightScheme]) -> None:
         super().__init__()
-        self._spec = spec
+        self._matrix = matrix
         self._packing = packing
         self._keep = keep
         self._incoming = {
-            number: IncomingPart(spec.up, part, schemes[part.name], partial(self._take_quantized, number))
-            for number, part in enumerate(spec.up.parts)
+            number: IncomingPart(matrix, part, schemes[part.name], partial(self._take_quantized, number))
+            for number, part in enumerate(matrix.parts)
             if part.name in schemes
         }
         self._rows: dict[int, Tensor] = {}
         self._packed: PackedUp | None = None
 
     def expected(self) -> ExpectedTensors:
-        for number, part in enumerate(self._spec.up.parts):
+        for number, part in enumerate(self._matrix.parts):
             if number in self._incoming:
                 yield from self._incoming[number].expected()
             else:
-                weight = self._spec.up.weight(part)
+                weight = self._matrix.weight(part)
                 yield Expected(weight.name, weight.shape, partial(self._take, number))
 
     @property
     def values(self) -> PackedUp:
-        assert self._packed is not None, f"{self._spec.up.name} was not loaded"
+        assert self._packed is not None, f"{self._matrix.name} was not loaded"
         return self._packed
 
     def _take(self, number: int, stored: StoredTensor) -> None:
@@ -65,13 +63,13 @@ class PackedUpWeight(UpWeight):
 
     def _take_rows(self, number: int, rows: Tensor) -> None:
         self._rows[number] = rows
-        if len(self._rows) < len(self._spec.up.parts):
+        if len(self._rows) < len(self._matrix.parts):
             return
-        spec, name = self._spec, self._spec.up.name
-        together = torch.cat([self._rows.pop(place) for place in range(len(spec.up.parts))])
+        heads, name = self._matrix.heads, self._matrix.name
+        assert heads is not None, "it makes keys and values"
+        rows = torch.cat([self._rows.pop(place) for place in range(len(self._matrix.parts))])
         keys, values = (
-            rows.unflatten(0, (spec.num_heads, -1))
-            for rows in together.split((spec.num_heads * spec.nope_dim, spec.num_heads * spec.value_dim))
+            part.unflatten(0, (heads.num_heads, -1)) for part in rows.tensor_split([heads.num_heads * heads.key])
         )
         self._packed = PackedUp(
             self._packing.heads(f"{name}/keys", keys.transpose(1, 2)), self._packing.heads(f"{name}/values", values)

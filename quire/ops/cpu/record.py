@@ -159,8 +159,8 @@ def prepare_latent(
     _norm("rms_norm", latent, {"weight": weight}, latent, eps=eps, offset=0.0)
     rotary(compressed.view(ROWS, 1, -1).from_column(latent_dim), *angles)
     rotary(query.from_column(query.dims[1] - rotary_dim), *angles)
-    where = {"cache": _latents(cache, scales), "slots": tape.input(slots)}
-    tape.record("write_latent", (compressed,), None, latent=compressed, **where)
+    where = _latents(cache, scales)
+    tape.record("write_latent", (compressed,), None, latent=compressed, cache=where, slots=tape.input(slots))
     return query, compressed
 
 

@@ -71,7 +71,13 @@ class Step:
             query, latents = prepare_latent(*given)  # type: ignore[arg-type, assignment]
             sequences = (TABLES, STARTS, LENGTHS)
             return latent_attention(  # type: ignore[return-value]
-                query, latents, up, cache, *sequences, nope_dim=self.sizes.nope, scale=SCALE  # type: ignore[arg-type]
+                query,
+                latents,
+                up,
+                cache,
+                *sequences,
+                nope_dim=self.sizes.nope,
+                scale=SCALE,  # type: ignore[arg-type]
             )
 
         given = {
