@@ -69,7 +69,8 @@ class PackedUpWeight(UpWeight):
         assert heads is not None, "it makes keys and values"
         rows = torch.cat([self._rows.pop(place) for place in range(len(self._matrix.parts))])
         keys, values = (
-            part.unflatten(0, (heads.num_heads, -1)) for part in rows.tensor_split([heads.num_heads * heads.key])
+            part.view(heads.num_heads, -1, self._matrix.columns)
+            for part in rows.tensor_split([heads.num_heads * heads.key])
         )
         self._packed = PackedUp(
             self._packing.heads(f"{name}/keys", keys.transpose(1, 2)), self._packing.heads(f"{name}/values", values)
