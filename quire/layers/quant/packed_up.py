@@ -10,6 +10,7 @@ from quire.layers.quant.base import UpWeight
 from quire.layers.quant.incoming import IncomingPart
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import Expected, ExpectedTensors, dense
+from quire.ops.cpu.layouts import FLOATS
 from quire.ops.cpu.packed_heads import PackedUp
 from quire.ops.cpu.packing import Packing
 from quire.ops.quantized_matrix import QuantizedMatrix
@@ -17,7 +18,6 @@ from quire.ops.reference.dequantize_matrix import dequantize_matrix
 from quire.spec.matrix import MatrixSpec
 from quire.spec.quantization import WeightScheme
 
-_HELD_AS_STORED = {torch.float32, torch.float16, torch.bfloat16}
 _EXPANDED = torch.float16
 """Of numbers in 8 bits or fewer: the keys' matrices are turned, and groups of columns with a scale are not."""
 
@@ -52,8 +52,8 @@ class PackedUpWeight(UpWeight):
         return self._packed
 
     def _take(self, number: int, stored: StoredTensor) -> None:
-        is_held = not stored.is_quantized and stored.data.dtype in _HELD_AS_STORED
-        self._take_rows(number, dense(stored, self._held_in(stored.data.dtype if is_held else _EXPANDED)))
+        held = stored.data.dtype if stored.kind in FLOATS else _EXPANDED
+        self._take_rows(number, dense(stored, self._held_in(held)))
 
     def _take_quantized(self, number: int, part: QuantizedMatrix) -> None:
         self._take_rows(number, dequantize_matrix(part).to(self._held_in(_EXPANDED)))
