@@ -81,7 +81,7 @@ def test_packed_types_are_expanded(packing: Packing, keep: bool) -> None:
 @pytest.mark.parametrize("keep", [True, False])
 def test_blocks_of_fp8_are_expanded(packing: Packing, keep: bool) -> None:
     form: Any = fp8((24, 32))
-    scheme = WeightScheme("fp8", "fp8", group=32, block_rows=24)
+    scheme = WeightScheme("fp8", "fp8_e4m3", group=32, block_rows=24)
     weight = weight_of(packing, keep=keep, schemes={"k_b_proj": scheme, "v_b_proj": scheme})
     tensors, meant = {}, []
     for part, rows in (("k_b_proj", KEYS), ("v_b_proj", VALUES)):
