@@ -4,7 +4,7 @@ from quire.config.engine import EngineConfig
 from quire.config.facts import DeviceFacts, ModelFacts
 from quire.config.resolved import Choice
 from quire.core.errors import ConfigError
-from quire.spec.cache import KeyValueCache
+from quire.spec.cache import KeyValueCache, LatentCache
 from quire.spec.experts import ExpertsSpec
 from quire.spec.layer import LayerSpec
 from quire.spec.lora import EXPERTS
@@ -73,7 +73,7 @@ def what_core_lacks(spec: ModelSpec) -> str | None:
 
 def _lacking_for(layer: LayerSpec) -> str | None:
     """Whatever is not known here is lacking, so that a new kind of layer is not taken for one that can be recorded."""
-    if not isinstance(layer.attention.cache, KeyValueCache):
+    if not isinstance(layer.attention.cache, KeyValueCache | LatentCache):
         return "attention to both sides" if layer.attention.cache is None else f"attention over {layer.attention.cache}"
     if layer.cross is not None:
         return "cross-attention"

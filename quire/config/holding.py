@@ -8,6 +8,7 @@ from quire.config.dtypes import COMPUTE_DTYPES, dtype_bytes
 from quire.config.facts import ModelFacts
 from quire.core.ggml_types import IN_PLANES, PACKED
 from quire.core.quantized import multiplies_experts
+from quire.spec.layout import HeadParts
 from quire.spec.matrix import MatrixSpec, Part
 from quire.spec.quantization import WeightScheme
 
@@ -20,6 +21,8 @@ _EXACT = {"Q4_0": _IN_4_BITS, "Q4_1": _IN_4_BITS, "Q4_K": _IN_4_BITS, "Q8_0": _I
 _GROUP_BYTES = {_IN_4_BITS: 20, _IN_8_BITS: 34, _CONVERTED: 34, _MXFP4: 17}
 """Bytes of 32 weights with their scale, and in 4 bits a minimum."""
 
+_PLAIN = "float16"
+"""In which the core holds numbers of 8 bits or fewer that it takes apart."""
 _MXFP4_IN_PLANES = 18
 """The same where the core does not compute, and the scale becomes a bfloat16."""
 
@@ -42,6 +45,9 @@ class Holding:
         bias = self.vector_bytes(matrix.rows) if matrix.bias else 0
         if self.cpu_core:
             layouts = [(self._core_layout(model, matrix, part), part.rows) for part in matrix.parts]
+            if matrix.heads is not None:
+                number_bytes = max(dtype_bytes(layout) for layout, _ in layouts)
+                return _core_heads_numbers(matrix.heads, matrix.columns) * number_bytes
             return bias + _core_bytes(layouts, matrix.columns)
         return bias + sum(self._part_bytes(model, matrix, part) for part in matrix.parts)
 
@@ -56,7 +62,8 @@ class Holding:
     def _part_bytes(self, model: ModelFacts, matrix: MatrixSpec, part: Part) -> int:
         kind, num_elements = model.kind(part.weight_name), part.rows * matrix.columns
         scheme = model.schemes.get(part.name)
-        if matrix.plain or (self.on_gpu and matrix.experts and not _multiplies_experts(kind, scheme, matrix)):
+        is_expanded = self.on_gpu and matrix.experts and not _multiplies_experts(kind, scheme, matrix)
+        if matrix.is_taken_apart or is_expanded:
             return num_elements * dtype_bytes(self.dtype)
         if self.keep_packed and scheme is not None:
             return scheme.held_bytes(part.rows, matrix.columns)
@@ -69,10 +76,12 @@ class Holding:
     def _core_layout(self, model: ModelFacts, matrix: MatrixSpec, part: Part) -> str:
         kind = model.kind(part.weight_name)
         scheme = model.schemes.get(part.name)
-        if scheme is not None:
-            return _quantized_layout(scheme, matrix.columns) if self.keep_packed else "float32"
-        if self.keep_packed and kind in PACKED:
-            return _EXACT.get(kind, _CONVERTED)
+        if scheme is not None or kind in PACKED:
+            if not self.keep_packed:
+                return "float32"
+            if matrix.heads is not None:
+                return _PLAIN
+            return _EXACT.get(kind, _CONVERTED) if scheme is None else _quantized_layout(scheme, matrix.columns)
         return kind if self.keep_packed and kind in COMPUTE_DTYPES else "float32"
 
 
@@ -101,6 +110,13 @@ def _core_bytes(parts: Sequence[tuple[str, int]], columns: int) -> int:
 def _core_row_bytes(layout: str, columns: int) -> int:
     padded = _padded(columns, _GROUP)
     return padded // _GROUP * _GROUP_BYTES[layout] if layout in _GROUP_BYTES else padded * dtype_bytes(layout)
+
+
+def _core_heads_numbers(heads: HeadParts, latent: int) -> int:
+    """Those of each head's keys, transposed, and of its values, in whole panels."""
+    keys = _padded(latent, _PANEL) * _padded(heads.key, _GROUP)
+    values = _padded(heads.value, _PANEL) * _padded(latent, _GROUP)
+    return heads.num_heads * (keys + values)
 
 
 def _padded(size: int, multiple: int) -> int:

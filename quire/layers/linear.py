@@ -25,7 +25,7 @@ class Linear(nn.Module):
 
     @property
     def values(self) -> Tensor:
-        """The matrix itself, where its spec wants it plain."""
+        """The matrix itself, where it is plain."""
         values = self._weight.stack()
         assert isinstance(values, Tensor), "it is quantized"
         return values

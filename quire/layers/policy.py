@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from quire.layers.quant.base import LinearMethod, Weight
+from quire.layers.quant.base import LinearMethod, UpWeight, Weight
 from quire.layers.quant.dense import DenseMethod
 from quire.parallel.group import Group
 from quire.parallel.token_exchange import TokenExchange
@@ -46,5 +46,12 @@ class WeightPolicy:
 
     def weight(self, matrix: MatrixSpec) -> Weight:
         """A weight for a matrix, to be filled."""
-        method = self.method or DenseMethod(self.dtype)
-        return method.create(matrix, self.device, pinned=self.pinned)
+        return self._method.create(matrix, self.device, pinned=self.pinned)
+
+    def up_weight(self, matrix: MatrixSpec) -> UpWeight:
+        """A weight for what makes keys and values of latents, to be filled."""
+        return self._method.create_up(matrix, self.device, pinned=self.pinned)
+
+    @property
+    def _method(self) -> LinearMethod:
+        return self.method or DenseMethod(self.dtype)

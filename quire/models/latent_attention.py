@@ -23,14 +23,15 @@ class LatentAttention(nn.Module):
         self._query = None if spec.query is None else Linear(spec.query, policy)
         self._query_norm = None if spec.query_norm is None else Norm(spec.query_norm, policy)
         self._latent_norm = Norm(spec.latent_norm, policy)
-        self._up = Linear(spec.up, policy)
+        self._up = policy.up_weight(spec.up)
         self._output = Linear(spec.out, policy)
         self._cached = spec.latent_dim + spec.rope_dim
 
     def project(self, x: Tensor, adapters: AdapterRows | None = None) -> tuple[Tensor, Tensor]:
         """Queries [tokens, heads * head_dim], and what is to be cached before its norm and its turn."""
         projected: Tensor = self._down(x, adapters)
-        query, compressed = projected[:, : -self._cached], projected[:, -self._cached :]
+        sizes = (projected.shape[1] - self._cached, self._cached)
+        query, compressed = projected.split(sizes, dim=1)  # type: ignore[no-untyped-call]
         if self._query is not None:
             query = self._query(query if self._query_norm is None else self._query_norm(query), adapters)
         return query, compressed

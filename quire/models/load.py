@@ -11,6 +11,7 @@ from quire.layers.experts import Experts
 from quire.layers.linear import Linear
 from quire.layers.norm import Norm
 from quire.layers.pair_norm import PairNorm
+from quire.layers.quant.base import UpWeight
 from quire.layers.router import Router
 from quire.layers.sinks import Sinks
 from quire.layers.stored import StoredTensor
@@ -41,7 +42,7 @@ def expected_tensors(module: nn.Module) -> dict[str, Expected]:
     return {
         tensor.name: tensor
         for part in module.modules()
-        if isinstance(part, Linear | Embedding | Norm | PairNorm | Experts | Router | Sinks | TokenMap)
+        if isinstance(part, Linear | UpWeight | Embedding | Norm | PairNorm | Experts | Router | Sinks | TokenMap)
         for tensor in part.expected()
     }
 

@@ -18,6 +18,7 @@ from quire.ops.speech_tensors import SpeechTensors
 from quire.ops.step_tensors import PrefixTiles, RowStates, StepTensors
 
 if TYPE_CHECKING:
+    from quire.ops.cpu.packed_heads import PackedUp
     from quire.ops.cpu.packed_linear import PackedLinear
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "clamped_swiglu"]
@@ -319,7 +320,7 @@ def prepare_latent(
 def latent_attention(
     query: Tensor,
     latents: Tensor,
-    up: Tensor,
+    up: "Tensor | PackedUp",
     cache: Tensor,
     tables: Tensor,
     query_starts: Tensor,

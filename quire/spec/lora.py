@@ -106,7 +106,7 @@ def adapted_matrices(spec: ModelSpec) -> Iterator[AdaptedMatrix]:
     """
     for layer in spec.layers:
         # what latent attention makes keys and values of is moved to queries, where no adapter reaches it
-        yield from (_adapted(matrix, LAYERS) for matrix in layer.attention.matrices() if not matrix.plain)
+        yield from (_adapted(matrix, LAYERS) for matrix in layer.attention.matrices() if matrix.heads is None)
         if isinstance(layer.mlp, ExpertsSpec):
             yield _adapted(layer.mlp.router, LAYERS)
             if layer.mlp.shared_gate is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from quire.spec.layout import AS_STORED, FramesApart, Layout, Reshaped, StackedRows, Transposed
+from quire.spec.layout import AS_STORED, FramesApart, HeadParts, Layout, Reshaped, StackedRows, Transposed
 from quire.spec.share import AxisShare, Share
 from quire.spec.tensor import TensorSpec
 
@@ -51,8 +51,10 @@ class MatrixSpec:
     experts: int = 0
     """So many experts' rows lie one below the other, and each multiplies the tokens that chose it; 0: it is no stack of
     experts, and multiplies them all."""
-    plain: bool = False
-    """Whether it is held in plain numbers however it is stored, because ops take it apart."""
+    heads: HeadParts | None = None
+    """Of a matrix that makes keys and values of latents, whose rows are the keys of all heads and then their values."""
+    words: bool = False
+    """Whether it is a few words' rows of the output head, which are multiplied in float32."""
     column_share: AxisShare | None = None
     """Which columns of the checkpoint's tensors it has; None: all."""
 
@@ -64,6 +66,11 @@ class MatrixSpec:
     @property
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
+
+    @property
+    def is_taken_apart(self) -> bool:
+        """Whether its numbers are read one by one, so that it is held in plain ones however it is stored."""
+        return self.heads is not None or self.words
 
     @property
     def whole_columns(self) -> int:

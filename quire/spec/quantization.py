@@ -95,7 +95,7 @@ def online_schemes(spec: ModelSpec, quantization: Online) -> dict[str, WeightSch
     """
     scheme = _ONLINE[quantization]
     in_layers = (matrix for matrix in spec.matrices() if matrix.layer is not None)
-    matrices = (matrix for matrix in in_layers if matrix.cut != "none" and not matrix.plain)
+    matrices = (matrix for matrix in in_layers if matrix.cut != "none" and matrix.heads is None)
     return {part.name: scheme for matrix in matrices for part in matrix.parts}
 
 

@@ -14,6 +14,7 @@ from quire.spec.expert_copies import HeldExperts, first_copies
 from quire.spec.experts import ExpertsSpec
 from quire.spec.latent import LatentAttentionSpec
 from quire.spec.layer import AttentionSpec, HeadNormsSpec, LayerSpec
+from quire.spec.layout import HeadParts
 from quire.spec.matrix import MatrixSpec
 from quire.spec.mlp import MlpSpec
 from quire.spec.model import ModelSpec
@@ -117,8 +118,9 @@ def _latent(spec: LatentAttentionSpec, place: Place) -> LatentAttentionSpec:
         down = _cut_rows(down, [queries, range(spec.num_heads * spec.head_dim, down.rows)])
     else:
         query = _cut_rows(query, [queries])
+    up = replace(_cut_rows(spec.up, rows), heads=HeadParts(len(heads), spec.nope_dim, spec.value_dim))
     out = _cut_columns(spec.out, values, place)
-    return replace(spec, down=down, query=query, up=_cut_rows(spec.up, rows), out=out, num_heads=len(heads))
+    return replace(spec, down=down, query=query, up=up, out=out, num_heads=len(heads))
 
 
 def _head_norms(spec: HeadNormsSpec, heads: range, kv_heads: range, size: int) -> HeadNormsSpec:

@@ -66,9 +66,9 @@ class CoreMemory:
         return self._shape.groups
 
     def cache(self, layer: int) -> "_core.PagedCache":
-        """Keys and values of one layer."""
-        keys, values = (self._planes[plane].ctypes.data for plane in self._shape.planes(layer))
-        return paged_cache(self._dtype, keys, values, self._shape.block)
+        """Keys and values of one layer, or its latents, which are both."""
+        planes = [self._planes[plane].ctypes.data for plane in self._shape.planes(layer)]
+        return paged_cache(self._dtype, planes[0], planes[-1], self._shape.block)
 
     def copy(self, copies: Sequence[Move]) -> None:
         """Whole blocks, one after the other."""

@@ -115,7 +115,7 @@ def test_latents_are_stored_in_fp8_and_not_in_int8() -> None:
     resolved = resolve(asked(kv_cache_dtype="fp8"), model, DEVICES["h200"])
     assert (resolved.kv.dtype, resolved.kv.bytes_per_token) == ("float8_e4m3fn", 4 * 576)
     choice = next(each for each in resolve(asked(), model, with_memory(CPU, 10**12)).choices if "cpu" in each.name)
-    assert choice.reason == "the native core has no attention over a latent of 512 + 64"
+    assert choice.reason == "the native core, on weights as they are stored"
     with pytest.raises(ConfigError, match=r"--kv-cache-dtype is int8, but a layer of lite keeps a latent of 512 \+ 64"):
         resolve(asked(kv_cache_dtype="int8"), model, with_memory(CPU, 10**12))
 

@@ -18,6 +18,7 @@ from quire.layers.quant.base import LinearMethod
 from quire.layers.quant.dense import DenseMethod
 from quire.layers.quant.gguf import GgufMethod
 from quire.layers.quant.packed import PackedMethod, PackedWeight
+from quire.layers.quant.packed_up import PackedUpWeight
 from quire.layers.rope import Rope
 from quire.models.build import build_model
 from quire.models.load import expected_tensors, load_weights
@@ -90,6 +91,8 @@ def held_bytes(model: nn.Module) -> int:
     held = {id(buffer): buffer.nbytes for buffer in model.buffers() if id(buffer) not in angles}
     packed = [part.packed for part in model.modules() if isinstance(part, PackedWeight)]
     owned = [matrix.data for weight in packed for matrix in weight._matrices]
+    ups = [part.values for part in model.modules() if isinstance(part, PackedUpWeight)]
+    owned += [heads.stack.data for up in ups for heads in (up.keys, up.values)]
     return sum(held.values()) + sum(data.nbytes for data in owned)
 
 
@@ -118,6 +121,7 @@ FAMILIES_HELD = (
     "opt-350m",
     "cohere-normed",
     "stablelm-parallel",
+    "deepseek_v2",
 )
 
 

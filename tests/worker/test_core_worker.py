@@ -117,7 +117,9 @@ def test_every_family_that_is_kept_gives_the_same_tokens(name: str, tmp_path: Pa
     assert run(second, requests(PLAIN)) == expected
 
 
-@pytest.mark.parametrize("name", ["llama", "llama-mqa-tied-biased", "qwen2", "gemma3", "gpt_oss"])
+@pytest.mark.parametrize(
+    "name", ["llama", "llama-mqa-tied-biased", "qwen2", "gemma3", "gpt_oss", "deepseek_v2-lite", "deepseek_v3"]
+)
 def test_common_families_are_kept(name: str, tmp_path: Path) -> None:
     path = make_tiny(name, tmp_path / "model").path
     run(start(path), requests(PLAIN[:1]))

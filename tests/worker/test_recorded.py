@@ -36,8 +36,10 @@ STEPS = (((0, 23),), ((0, 1), (1, 17)), ((1, 23), (0, 1), (2, 70)), ((2, 1), (0,
 """Sequences and new tokens of each: a prompt, prompts in chunks beside decodes, decodes of all, several tokens each.
 One prompt is beyond the length where dynamic and longrope angles change."""
 CPU = torch.device("cpu")
-LEFT_TO_TORCH = {name: "attention over a latent of 24 + 8" for name in CASES if name.startswith("deepseek")}
-"""What the core lacks for these."""
+
+
+NO_KV = KVLayer(torch.empty(0), torch.empty(0), 0)
+"""Of a layer that looks to both sides."""
 
 
 class Cache:
@@ -45,11 +47,11 @@ class Cache:
 
     def __init__(self, spec: ModelSpec, dtype: torch.dtype = torch.float32) -> None:
         blocks = 3 * BLOCKS_OF_A_SEQUENCE
-        size = (blocks, BLOCK_SIZE, spec.num_kv_heads, spec.head_dim)
-        self.kv = [
-            KVLayer(torch.full(size, torch.nan, dtype=dtype), torch.full(size, torch.nan, dtype=dtype), layer % GROUPS)
-            for layer in range(spec.num_layers)
-        ]
+        self.kv = []
+        for number, layer in enumerate(spec.layers):
+            sizes = [] if layer.attention.cache is None else layer.attention.cache.planes
+            planes = [torch.full((blocks, BLOCK_SIZE, *size), torch.nan, dtype=dtype) for size in sizes]
+            self.kv.append(KVLayer(planes[0], planes[-1], number % GROUPS) if planes else NO_KV)
         generator = torch.Generator().manual_seed(0)
         self._tables = [torch.randperm(blocks, generator=generator).view(3, -1) for _ in range(GROUPS)]
         self._computed = [0, 0, 0]
@@ -103,7 +105,7 @@ class Checkpoint:
         return results
 
 
-@pytest.fixture(scope="module", params=[*(name for name in CASES if name not in LEFT_TO_TORCH), "smollm2"])
+@pytest.fixture(scope="module", params=[*CASES, "smollm2"])
 def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     path = tmp_path_factory.mktemp(request.param)
     make_tiny("llama" if request.param == "smollm2" else request.param, path)
@@ -158,17 +160,6 @@ def test_what_is_said_of_a_model_at_start_is_what_recording_finds(checkpoint: Ch
     assert what_core_lacks(spec) == "activation quick_gelu"
     with pytest.raises(NotRecordable, match="the activation quick_gelu"):
         record(model, Cache(spec).kv, spec.hidden_size)
-
-
-@pytest.mark.parametrize("name", LEFT_TO_TORCH)
-def test_what_the_core_lacks_is_said_and_not_recorded(name: str, tmp_path: Path) -> None:
-    stored = open_checkpoint(make_tiny(name, tmp_path).path)
-    assert what_core_lacks(stored.spec) == LEFT_TO_TORCH[name]
-    core = machine(VARIANTS[0])
-    model = build_model(stored.spec, WeightPolicy(torch.float32, CPU, PackedMethod(Packing(core), keep=False)))
-    load_weights(model, stored)
-    with pytest.raises(NotRecordable, match=r"slice\(.*\) of \(-1, \d+\)"):
-        record(model, Cache(stored.spec).kv, stored.spec.hidden_size)
 
 
 @pytest.mark.parametrize("name", ENCODERS)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import Expected, ExpectedTensors, dense
+from quire.ops.cpu.packed_heads import PackedUp
 from quire.ops.cpu.packed_linear import PackedLinear
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.spec.matrix import MatrixSpec
@@ -64,9 +65,43 @@ class Weight(nn.Module, ABC):
         self.bias[rows].copy_(dense(stored, self.bias.dtype))
 
 
+class UpWeight(nn.Module, ABC):
+    """What makes keys and values of latents, which latent attention takes apart instead of multiplying by it."""
+
+    @abstractmethod
+    def expected(self) -> ExpectedTensors:
+        """The tensors that it takes from a checkpoint."""
+
+    @property
+    @abstractmethod
+    def values(self) -> Tensor | PackedUp:
+        """As the op takes it."""
+
+
+class PlainUpWeight(UpWeight):
+    """One plain matrix."""
+
+    def __init__(self, weight: Weight) -> None:
+        super().__init__()
+        self._weight = weight
+
+    def expected(self) -> ExpectedTensors:
+        return self._weight.expected()
+
+    @property
+    def values(self) -> Tensor:
+        values = self._weight.stack()
+        assert isinstance(values, Tensor), "its spec wants it plain"
+        return values
+
+
 class LinearMethod(ABC):
     """A weight format. A new one is one file with one subclass, and its Weight."""
 
     @abstractmethod
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
         """An empty weight on `device`; `pinned` where it waits in host memory for another device."""
+
+    def create_up(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> UpWeight:
+        """An empty weight for what makes keys and values of latents."""
+        return PlainUpWeight(self.create(matrix, device, pinned=pinned))

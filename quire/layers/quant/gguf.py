@@ -120,6 +120,6 @@ class GgufMethod(LinearMethod):
         self._in_planes = in_planes
 
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
-        if matrix.plain:
+        if matrix.is_taken_apart:
             return DenseMethod(self._dtype).create(matrix, device, pinned=pinned)
         return GgufWeight(matrix, self._dtype, device, pinned, self._in_planes)

@@ -6,8 +6,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from quire.layers.quant.base import LinearMethod, Weight
+from quire.layers.quant.base import LinearMethod, UpWeight, Weight
 from quire.layers.quant.incoming import IncomingPart
+from quire.layers.quant.packed_up import PackedUpWeight
 from quire.layers.stored import StoredTensor
 from quire.layers.weights import ExpectedTensors, dense
 from quire.ops.cpu.matrix import StoredRows
@@ -90,3 +91,6 @@ class PackedMethod(LinearMethod):
 
     def create(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> Weight:
         return PackedWeight(matrix, self._packing, self._keep, self._schemes)
+
+    def create_up(self, matrix: MatrixSpec, device: torch.device, *, pinned: bool = False) -> UpWeight:
+        return PackedUpWeight(matrix, self._packing, self._keep, self._schemes)

@@ -165,6 +165,6 @@ class QuantizedMethod(LinearMethod):
             self._dtype,
             device,
             pinned=pinned,
-            expand=self._expand or matrix.plain,
+            expand=self._expand or matrix.is_taken_apart,
             batch_invariant=self._batch_invariant,
         )

@@ -118,13 +118,13 @@ def _latent_norm(dims: Dimensions, layer: int, name: str, size: int) -> NormSpec
 
 def _up(dims: Dimensions, start: str, layer: int, nope: int, value: int, latent: int) -> MatrixSpec:
     heads = dims.num_heads
+    together = HeadParts(heads, nope, value)
     if dims.fields.flag(_UP_IS_SPLIT, False):
         keys = Part(start + "k_b_proj", "k_b", heads * nope, AS_STORED, TransposedHeads(heads))
         parts = [keys, Part(start + "v_b_proj", "v_b", heads * value, AS_STORED, StackedRows(heads, value))]
     else:
-        together = HeadParts(heads, nope, value)
         parts = [Part(start + "kv_b_proj", "kv_b", heads * (nope + value), together, together)]
-    return MatrixSpec(tuple(parts), latent, "rows", layer=layer, plain=True)
+    return MatrixSpec(tuple(parts), latent, "rows", layer=layer, heads=together)
 
 
 def _scale(head_dim: int, scaling: Mapping[str, Any]) -> float:

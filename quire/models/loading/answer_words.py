@@ -88,7 +88,7 @@ def scored_by_answer(spec: ModelSpec, words: Sequence[str], ids: Sequence[int], 
 def _rows(head: MatrixSpec, ids: Sequence[int]) -> MatrixSpec:
     [part] = head.parts
     share = AxisShare(part.rows, tuple(range(number, number + 1) for number in ids))
-    return replace(head, parts=(replace(part, rows=len(ids), share=share),), cut="none", plain=True)
+    return replace(head, parts=(replace(part, rows=len(ids), share=share),), cut="none", words=True)
 
 
 def _vocabulary(path: Path) -> dict[str, int]:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 Q4, Q8, F32, F16, BF16, MXFP4 = range(6)
 """Layouts, as csrc/layouts.hpp numbers them."""
 
+PANEL = 16
+"""Rows of a matrix that the core computes together."""
+
 FLOATS = {"float32": (F32, 4), "float16": (F16, 5), "bfloat16": (BF16, 6)}
 EXACT = {"Q4_0": (Q4, 0), "Q4_1": (Q4, 1), "Q4_K": (Q4, 2), "Q8_0": (Q8, 3), "MXFP4": (MXFP4, 7)}
 """Packed types that a layout holds as they are. All others go through floats to 8 bits, which are finer than theirs.

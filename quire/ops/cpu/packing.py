@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from quire.ops.cpu.layouts import MatrixForm
+from quire.ops.cpu.layouts import PANEL, MatrixForm
 from quire.ops.cpu.matrix import StoredRows, fill, open_matrix, packed_form, runs_alike
 from quire.ops.cpu.packed_cache import PackedCache
+from quire.ops.cpu.packed_heads import PackedHeads
 from quire.ops.cpu.packed_linear import PackedLinear
 
 if TYPE_CHECKING:
@@ -35,6 +36,15 @@ class Packing:
             matrices.append(open_matrix(place, form, data, None if bias is None else bias[row : row + form.rows]))
             row += form.rows
         return PackedLinear(self.machine, matrices)
+
+    def heads(self, name: str, matrices: Tensor) -> PackedHeads:
+        """Floats [heads, rows, columns]: a matrix for each head; no other of the model has this name."""
+        num_heads, size, columns = matrices.shape
+        padded = torch.nn.functional.pad(matrices, (0, 0, 0, -size % PANEL)).flatten(0, 1)
+        rows = StoredRows(str(padded.dtype).removeprefix("torch."), padded, len(padded))
+        form = packed_form([rows], columns)
+        stack = open_matrix(name, form, self._packed(name, form, [rows]), None)
+        return PackedHeads(stack, num_heads, size)
 
     def _packed(self, name: str, form: MatrixForm, parts: Sequence[StoredRows]) -> Tensor:
         """The bytes of parts that are alike."""

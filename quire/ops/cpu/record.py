@@ -5,7 +5,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from quire.core.pasts import Pasts
 from quire.core.routing import Routing
+from quire.ops.cpu.layouts import PANEL
+from quire.ops.cpu.packed_heads import PackedUp
 from quire.ops.cpu.packed_linear import PackedLinear
 from quire.ops.cpu.recording import CACHE_TYPES
 from quire.ops.cpu.tape import ROWS, NotRecordable, TapeInput, Value
@@ -15,8 +18,6 @@ from quire.ops.reference.gated_activation import CLAMPED_SWIGLU
 
 ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, CLAMPED_SWIGLU: 4}
 SCORES = {"softmax": 0, "sigmoid": 1, "sparsemixer": 2}
-PANEL = 16
-"""Rows of a matrix that the core computes together; those of an expert are so many, or several times that."""
 
 
 def rms_norm(x: Value, weight: Tensor, eps: float, offset: float) -> Value:
@@ -137,28 +138,68 @@ def paged_attention(
     if sinks is not None and (sinks.dtype != torch.float32 or not sinks.is_contiguous()):
         raise NotRecordable(f"sinks of {sinks.dtype}")
     given: dict[str, Any] = {"sinks": 0} if sinks is None else {"weights": {"sinks": sinks}}
-    tape = query.tape
-    result = tape.value(*query.dims)
+    given |= {"scale": scale, "window": window or 0, "chunk": chunk or 0, "softcap": softcap or 0.0}
+    return _attend(query, query.dims[1], _cache(keys, values, scales), (tables, query_starts, lengths), given)
+
+
+def prepare_latent(
+    query: Value,
+    compressed: Value,
+    weight: Tensor,
+    eps: float,
+    angles: tuple[TapeInput, TapeInput],
+    cache: Tensor,
+    slots: TapeInput,
+    scales: Tensor | None = None,
+) -> tuple[Value, Value]:
+    """In place: nothing may read the queries and latents as they were before."""
+    tape, rotary_dim = query.tape, 2 * angles[0].width
+    latent_dim = compressed.width - rotary_dim
+    latent, _ = compressed.split((latent_dim, rotary_dim), dim=1)
+    _norm("rms_norm", latent, {"weight": weight}, latent, eps=eps, offset=0.0)
+    rotary(compressed.view(ROWS, 1, -1).from_column(latent_dim), *angles)
+    rotary(query.from_column(query.dims[1] - rotary_dim), *angles)
+    where = _latents(cache, scales)
+    tape.record("write_latent", (compressed,), None, latent=compressed, cache=where, slots=tape.input(slots))
+    return query, compressed
+
+
+def latent_attention(
+    query: Value,
+    latents: Value,
+    up: PackedUp,
+    cache: Tensor,
+    tables: TapeInput,
+    query_starts: TapeInput,
+    lengths: TapeInput,
+    nope_dim: int,
+    scale: float,
+    scales: Tensor | None = None,
+    pasts: Pasts | None = None,
+) -> Value:
+    """In absorbed form, whatever tokens look back at: keys and values made of latents would be rounded otherwise, and a
+    prompt's tokens depend on how it is cut into chunks."""
+    tape, (num_heads, head_dim) = query.tape, query.dims
+    latent_dim, rotary_dim = up.keys.size, head_dim - nope_dim
+    absorbed = tape.value(num_heads, latent_dim + rotary_dim)
+    up.keys.record(query, absorbed)
+    rotary_part, its_place = query.from_column(nope_dim), absorbed.from_column(latent_dim)
     tape.record(
-        "attention",
-        (query,),
-        result,
-        together=True,
-        query=query,
-        to=result,
-        cache=_cache(keys, values, scales),
-        heads=query.dims[0],
-        scale=scale,
-        window=window or 0,
-        chunk=chunk or 0,
-        softcap=softcap or 0.0,
-        tables=tape.input(tables),
-        starts=tape.input(query_starts),
-        lengths=tape.input(lengths),
-        count=tape.input(TapeInput("num_sequences")),
-        **given,
+        "copy_heads",
+        (rotary_part,),
+        its_place,
+        from_=rotary_part,
+        from_stride=head_dim,
+        to=its_place,
+        to_stride=absorbed.dims[1],
+        num_heads=num_heads,
+        columns=rotary_dim,
     )
-    return result
+    given = {"scale": scale, "window": 0, "chunk": 0, "softcap": 0.0, "sinks": 0}
+    found = _attend(absorbed, latent_dim, _latents(cache, scales), (tables, query_starts, lengths), given)
+    mixed = tape.value(num_heads, up.values.size)
+    up.values.record(found, mixed)
+    return mixed
 
 
 def route_tokens(
@@ -246,9 +287,27 @@ def _norm_heads(heads: Value, weight: Tensor, norms: HeadNorms) -> Value:
     return vectors.view(*heads.shape)
 
 
-def _norm(name: str, x: Value, weights: dict[str, Tensor], **given: Any) -> Value:
+def _attend(
+    query: Value,
+    value_dim: int,
+    cache: tuple[Tensor, Tensor],
+    sequences: tuple[TapeInput, TapeInput, TapeInput],
+    given: dict[str, Any],
+) -> Value:
+    """[heads, value_dim]; `sequences` are their tables, the first token of each, and their lengths."""
+    tape, num_heads = query.tape, query.dims[0]
+    result = tape.value(num_heads, value_dim)
+    tables, starts, lengths = map(tape.input, sequences)
+    count = tape.input(TapeInput("num_sequences"))
+    given |= {"tables": tables, "starts": starts, "lengths": lengths, "count": count}
+    given |= {"query": query, "to": result, "cache": cache, "heads": num_heads, "value_dim": value_dim}
+    tape.record("attention", (query,), result, together=True, **given)
+    return result
+
+
+def _norm(name: str, x: Value, weights: dict[str, Tensor], to: Value | None = None, **given: Any) -> Value:
     """Of the vectors that `x` is cut into; the weight, and with it a bias, may be [heads, size], each head's own."""
-    result, columns, weight = x.tape.value(*x.dims), x.dims[-1], weights["weight"]
+    result, columns, weight = to or x.tape.value(*x.dims), x.dims[-1], weights["weight"]
     for each in weights.values():
         if each.dtype != torch.float32 or not each.is_contiguous():
             raise NotRecordable(f"a weight of {each.dtype}")
@@ -274,3 +333,10 @@ def _cache(keys: Tensor, values: Tensor, scales: Tensor | None) -> tuple[Tensor,
     if not known or not keys.is_contiguous() or not values.is_contiguous():
         raise NotRecordable(f"a KV cache of {keys.dtype}")
     return keys, values
+
+
+def _latents(cache: Tensor, scales: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Where keys and values lie is the same."""
+    if cache.dtype == torch.int8:
+        raise NotRecordable("latents in int8")
+    return _cache(cache, cache, scales)

@@ -24,10 +24,12 @@ Address = tuple[int, int]
 
 
 def paged_cache(dtype: str, keys: int, values: int, block: tuple[int, ...]) -> "_core.PagedCache":
-    """A cache whose blocks are [block_size, kv_heads, what a vector takes], at these addresses."""
+    """A cache whose blocks are [block_size, kv_heads, what a vector takes], or of latents [block_size, what one takes],
+    at these addresses."""
     from quire.ops.cpu import _core
 
-    block_size, kv_heads, width = block
+    block_size, *heads, width = block
+    kv_heads = heads[0] if heads else 1
     head_dim = width - INT8_SCALE if dtype == "int8" else width
     return _core.PagedCache(CACHE_TYPES[dtype], keys, values, block_size, kv_heads, head_dim)
 

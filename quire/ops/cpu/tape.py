@@ -92,14 +92,18 @@ class Value:
         return self
 
     def split(self, sizes: Sequence[int], dim: int) -> list["Value"]:
-        """Neighbouring heads, `sizes` of them at a time."""
-        if dim != 1 or len(self.dims) != 2:
-            raise NotRecordable(f"split of {self.shape} along {dim}")
-        parts, column = [], self.column
+        """Neighbouring heads, or columns where there are no heads, `sizes` of them at a time."""
+        if dim != 1 or sum(sizes) != self.dims[0]:
+            raise NotRecordable(f"split of {self.shape} along {dim} as {sizes}")
+        parts, column, step = [], self.column, self.width // self.dims[0]
         for size in sizes:
-            parts.append(replace(self, column=column, dims=(size, self.dims[1])))
-            column += size * self.dims[1]
+            parts.append(replace(self, column=column, dims=(size, *self.dims[1:])))
+            column += size * step
         return parts
+
+    def from_column(self, first: int) -> "Value":
+        """The same heads, as far apart as they are, each from its column `first` on."""
+        return replace(self, column=self.column + first)
 
     def __getitem__(self, places: object) -> "Value":
         raise NotRecordable(f"{places} of {self.shape}")

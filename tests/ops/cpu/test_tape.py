@@ -40,12 +40,18 @@ def test_split_heads_are_neighbouring_columns() -> None:
     assert all(part.register is x.register for part in parts)
     again = parts[2].split((1, 1), dim=1)
     assert [part.column for part in again] == [16, 20]
+    assert x.from_column(3).split((1, 5), dim=1)[1].column == 7
+
+
+def test_split_columns_are_neighbours() -> None:
+    first, last = Tape().value(8).split((5, 3), dim=1)
+    assert (first.column, first.dims, last.column, last.dims) == (0, (5,), 5, (3,))
 
 
 def test_what_cannot_be_recorded_is_refused() -> None:
     x = Tape().value(8)
     with pytest.raises(NotRecordable, match="split"):
-        x.split((4, 4), dim=1)
+        x.split((4, 5), dim=1)
     with pytest.raises(NotRecordable, match="split"):
         x.view(ROWS, 2, 4).split((1, 1), dim=0)
     with pytest.raises(NotRecordable, match=r"sum of \(-1, 8\) and torch.Size\(\[8\]\)"):

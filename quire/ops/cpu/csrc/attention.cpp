@@ -10,20 +10,20 @@ namespace {
 constexpr int64_t kRowsAtOnce = 96;  // queries × heads of a task: their scores and sums stay in the second cache
 constexpr int64_t kPart = 256;       // positions; a multiple of the kernels' blocks
 
-AttentionPart part_at(float* floats, int64_t rows, int64_t head_dim) {
-    return {floats, floats + rows * head_dim, floats + rows * (head_dim + 1)};
+AttentionPart part_at(float* floats, int64_t rows, int64_t value_dim) {
+    return {floats, floats + rows * value_dim, floats + rows * (value_dim + 1)};
 }
 
-int64_t part_floats(int64_t rows, int64_t head_dim) { return round_up(rows * (head_dim + 2), 16); }
+int64_t part_floats(int64_t rows, int64_t value_dim) { return round_up(rows * (value_dim + 2), 16); }
 
 // `next` joins what was seen before it.
-void join(const AttentionPart& before, const AttentionPart& next, int64_t rows, int64_t head_dim) {
+void join(const AttentionPart& before, const AttentionPart& next, int64_t rows, int64_t value_dim) {
     for (int64_t row = 0; row < rows; row++) {
         const float peak = std::max(before.peak[row], next.peak[row]);
         if (peak == -INFINITY) continue;  // neither saw anything
         const float mine = std::exp(before.peak[row] - peak), theirs = std::exp(next.peak[row] - peak);
-        float *mixed = before.mixed + row * head_dim, *added = next.mixed + row * head_dim;
-        for (int64_t i = 0; i < head_dim; i++) mixed[i] = mixed[i] * mine + added[i] * theirs;
+        float *mixed = before.mixed + row * value_dim, *added = next.mixed + row * value_dim;
+        for (int64_t i = 0; i < value_dim; i++) mixed[i] = mixed[i] * mine + added[i] * theirs;
         before.total[row] = before.total[row] * mine + next.total[row] * theirs;
         before.peak[row] = peak;
     }
@@ -95,12 +95,12 @@ void Attention::prepare(const Run& run) {
     next_task_ = 0;
     next_merge_ = 0;
     const int64_t rows = plan_->queries_at_once() * plan_->group();
-    kept_.resize(plan_->num_kept * part_floats(rows, cache_.head_dim));
+    kept_.resize(plan_->num_kept * part_floats(rows, shape_.value_dim));
 }
 
 AttentionPart Attention::kept(int64_t index) {
     const int64_t rows = plan_->queries_at_once() * plan_->group();
-    return part_at(kept_.data() + index * part_floats(rows, cache_.head_dim), rows, cache_.head_dim);
+    return part_at(kept_.data() + index * part_floats(rows, shape_.value_dim), rows, shape_.value_dim);
 }
 
 void Attention::run(const Run& run, int thread) {
@@ -130,6 +130,7 @@ AttentionTask Attention::given(const Run& run, const AttentionPlan::Task& task, 
     given.group = plan_->group();
     given.queries = run.floats(query_, starts[0] + task.first_query) + head * given.group * cache_.head_dim;
     given.query_stride = run.stride(query_) / 4;
+    given.value_dim = shape_.value_dim;
     given.num_queries = task.num_queries;
     given.first_position = length - (starts[1] - starts[0]) + task.first_query;
     given.begin = std::max(task.begin, part * kPart);
@@ -142,11 +143,11 @@ AttentionTask Attention::given(const Run& run, const AttentionPlan::Task& task, 
 }
 
 void Attention::attend(const Run& run, const AttentionPlan::Task& task, const AttentionPlan::Task* next, int thread) {
-    const int64_t rows = task.num_queries * plan_->group(), head_dim = cache_.head_dim;
-    const int64_t floats = part_floats(rows, head_dim), results = task.num_heads() + 1;
-    uint8_t* scratch = run.pool.scratch(thread, results * floats * 4 + run.kernels.attend_scratch(rows, head_dim));
+    const int64_t rows = task.num_queries * plan_->group(), value_dim = shape_.value_dim;
+    const int64_t floats = part_floats(rows, value_dim), results = task.num_heads() + 1;
+    uint8_t* scratch = run.pool.scratch(thread, results * floats * 4 + run.kernels.attend_scratch(rows, cache_.head_dim));
     const auto result = [&](int64_t index) {
-        return part_at(reinterpret_cast<float*>(scratch) + index * floats, rows, head_dim);
+        return part_at(reinterpret_cast<float*>(scratch) + index * floats, rows, value_dim);
     };
     for (int64_t part = task.first_part; part < task.last_part; part++) {
         const bool is_first = part == task.first_part, is_last = part + 1 == task.last_part;
@@ -159,7 +160,7 @@ void Attention::attend(const Run& run, const AttentionPlan::Task& task, const At
             AttentionTask now = given(run, task, head, part);
             if (goes_on && task.num_heads() == plan_->kv_heads) now.next = &coming;
             run.kernels.attend(now, here, scratch + results * floats * 4);
-            if (!is_first) join(sum, here, rows, head_dim);
+            if (!is_first) join(sum, here, rows, value_dim);
         }
     }
     if (task.kept >= 0) return;
@@ -172,20 +173,20 @@ void Attention::merge(const Run& run, const AttentionPlan::Merge& merge) {
     const AttentionPlan::Task& task = plan_->tasks[merge.first_task];
     const int64_t rows = task.num_queries * plan_->group();
     const AttentionPart first = kept(task.kept);
-    for (int64_t other = 1; other < merge.count; other++) join(first, kept(task.kept + other), rows, cache_.head_dim);
+    for (int64_t other = 1; other < merge.count; other++) join(first, kept(task.kept + other), rows, shape_.value_dim);
     finish(run, task, task.first_head, first);
 }
 
 void Attention::finish(const Run& run, const AttentionPlan::Task& task, int64_t head, const AttentionPart& part) const {
     const int64_t first_row = run.input<int64_t>(plan_->sequences.starts)[task.sequence] + task.first_query;
-    const int64_t head_dim = cache_.head_dim, group = plan_->group();
+    const int64_t value_dim = shape_.value_dim, group = plan_->group();
     for (int64_t row = 0; row < task.num_queries * group; row++) {
         const int64_t query_head = head * group + row % group;
-        float* out = run.floats(to_, first_row + row / group) + query_head * head_dim;
+        float* out = run.floats(to_, first_row + row / group) + query_head * value_dim;
         // far above all scores a sink's share is infinite, and leaves nothing to them
         const float beside = shape_.sinks == nullptr ? 0.0f : std::exp(shape_.sinks[query_head] - part.peak[row]);
         const float inverse = 1.0f / (part.total[row] + beside);
-        for (int64_t i = 0; i < head_dim; i++) out[i] = part.mixed[row * head_dim + i] * inverse;
+        for (int64_t i = 0; i < value_dim; i++) out[i] = part.mixed[row * value_dim + i] * inverse;
     }
 }
 

@@ -12,6 +12,7 @@ namespace quire {
 
 struct AttentionShape {
     int64_t heads;
+    int64_t value_dim;  // that of keys, or of latents as many of their numbers as values are made of
     float scale;
     Sight sight;
     float softcap;       // 0: none

@@ -50,14 +50,17 @@ struct LoraRows {
 };
 
 // Where a paged cache lies. Keys and values are [blocks][block_size][kv_heads][head_dim]; those of i8 have the scales of
-// a block behind its numbers, as floats [kv_heads][block_size], which may lie at any byte.
+// a block behind its numbers, as floats [kv_heads][block_size], which may lie at any byte. A cache of latents has one
+// vector a position, whose beginning is its value too.
 struct PagedCache {
     KVType type;
     uint8_t* keys;
-    uint8_t* values;
+    uint8_t* values;  // of latents: the keys
     int64_t block_size;
     int64_t kv_heads;
     int64_t head_dim;
+
+    bool is_of_latents() const { return keys == values; }
 
     int64_t vector_bytes() const { return head_dim * kv_bytes(type); }
     int64_t block_bytes() const {
@@ -94,6 +97,7 @@ struct AttentionTask {
     int64_t group;          // query heads that share it
     const float* queries;   // of the first query; heads of a query are head_dim apart
     int64_t query_stride;   // floats from one query to the next
+    int64_t value_dim;      // of the cache's head_dim, as many numbers as a value has
     int64_t num_queries;
     int64_t first_position;  // where the first query stands
     int64_t begin, end;      // positions of keys
@@ -107,7 +111,7 @@ struct AttentionTask {
 // Softmax over a part of the positions: sum of exp(score - peak) * value, not divided by the sum of exp(score - peak).
 // Row q * group + h belongs to head h of query q.
 struct AttentionPart {
-    float* mixed;  // [rows][head_dim]
+    float* mixed;  // [rows][value_dim]
     float* peak;   // [rows]
     float* total;  // [rows]
 };

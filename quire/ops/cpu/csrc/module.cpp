@@ -328,6 +328,14 @@ NB_MODULE(_core, m) {
         .def("write_kv", [](RecordedProgram& self, const Spot& key, const Spot& value, const PagedCache& cache, int slots) {
             self.add(std::make_unique<WriteKV>(place(key), place(value), cache, slots));
         }, "key"_a, "value"_a, "cache"_a, "slots"_a)
+        .def("write_latent", [](RecordedProgram& self, const Spot& latent, const PagedCache& cache, int slots) {
+            self.add(std::make_unique<WriteLatent>(place(latent), cache, slots));
+        }, "latent"_a, "cache"_a, "slots"_a)
+        .def("copy_heads", [](RecordedProgram& self, const Spot& from, int64_t from_stride, const Spot& to,
+                              int64_t to_stride, int64_t num_heads, int64_t columns) {
+            self.add(std::make_unique<CopyHeads>(HeadPlaces{place(from), from_stride}, HeadPlaces{place(to), to_stride},
+                                                 num_heads, columns));
+        }, "from_"_a, "from_stride"_a, "to"_a, "to_stride"_a, "num_heads"_a, "columns"_a)
         .def("add_lora", [](RecordedProgram& self, const Spot& x, const Spot& y, int adapters, uintptr_t down, uintptr_t up,
                             int64_t page_bytes, bool is_brain, uintptr_t pages, int64_t most_pages, uintptr_t counts, uintptr_t is_dora,
                             const std::vector<int64_t>& parts, int64_t columns, uintptr_t bias) {
@@ -343,6 +351,11 @@ NB_MODULE(_core, m) {
         .def("linear", [](RecordedProgram& self, const Matrix& matrix, const Spot& from, const Spot& to) {
             self.add(std::make_unique<Linear>(std::make_shared<const Matrix>(matrix), place(from), place(to)));
         }, "matrix"_a, "from_"_a, "to"_a)
+        .def("multiply_heads", [](RecordedProgram& self, const Matrix& matrix, const Spot& from, int64_t from_stride,
+                                  const Spot& to, int64_t to_stride, int64_t num_heads, int64_t size) {
+            self.add(std::make_unique<MultiplyHeads>(matrix, num_heads, size, HeadPlaces{place(from), from_stride},
+                                                     HeadPlaces{place(to), to_stride}));
+        }, "matrix"_a, "from_"_a, "from_stride"_a, "to"_a, "to_stride"_a, "num_heads"_a, "size"_a)
         .def("route", [](RecordedProgram& self, const Spot& logits, const Spot& ids, const Spot& factors,
                          uintptr_t correction, int64_t num_experts, int64_t top_k, int scores, bool renormalize,
                          float scale, float nearness, int64_t groups, int64_t top_groups, int64_t counted) {
@@ -364,13 +377,13 @@ NB_MODULE(_core, m) {
         }, "factors"_a, "to"_a, "top_k"_a, "columns"_a, "weighs_input"_a)
         .def("expert_load", [](const RecordedProgram& self) { return self.expert_rows->load; })
         .def("attention", [](RecordedProgram& self, const Spot& query, const Spot& to, const PagedCache& cache, int64_t heads,
-                             float scale, int64_t window, int64_t chunk, float softcap, uintptr_t sinks, int tables,
+                             int64_t value_dim, float scale, int64_t window, int64_t chunk, float softcap, uintptr_t sinks, int tables,
                              int starts, int lengths, int count) {
             const SequenceInputs sequences{tables, starts, lengths, count};
-            const AttentionShape shape{heads, scale, {window, chunk}, softcap, pointer<const float>(sinks)};
+            const AttentionShape shape{heads, value_dim, scale, {window, chunk}, softcap, pointer<const float>(sinks)};
             auto [plan, is_new] = self.plans.find(heads, cache.kv_heads, shape.sight, sequences);
             self.add(std::make_unique<Attention>(place(query), place(to), cache, shape, plan, is_new));
-        }, "query"_a, "to"_a, "cache"_a, "heads"_a, "scale"_a, "window"_a, "chunk"_a, "softcap"_a, "sinks"_a,
+        }, "query"_a, "to"_a, "cache"_a, "heads"_a, "value_dim"_a, "scale"_a, "window"_a, "chunk"_a, "softcap"_a, "sinks"_a,
            "tables"_a, "starts"_a, "lengths"_a, "count"_a)
         .def("run", run_program, "machine"_a, "rows"_a, "first_prompt"_a, "last_prompt"_a, "inputs"_a, unlocked);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 
 namespace quire {
 
@@ -79,6 +81,17 @@ void WriteKV::write_bytes(const Run& run, const float* heads, uint8_t* plane, in
     }
 }
 
+void WriteLatent::run(const Run& run, int64_t row) const {
+    const int64_t slot = run.input<int64_t>(slots)[row];
+    run.kernels.store_kv(run.floats(latent, row), cache.head_dim, cache.type, cache.keys + slot * cache.vector_bytes());
+}
+
+void CopyHeads::run(const Run& run, int64_t row) const {
+    const float* x = run.floats(from.place, row);
+    float* out = run.floats(to.place, row);
+    for (int64_t head = 0; head < num_heads; head++, x += from.stride, out += to.stride) std::copy(x, x + columns, out);
+}
+
 void Pack::run(const Run& run, int64_t row) const {
     const RowPart& part = run.parts.of(row);
     const Format format = run.kernels.format_for(layout, part.is_prompt);
@@ -86,14 +99,23 @@ void Pack::run(const Run& run, int64_t row) const {
     run.kernels.pack_row(run.floats(from, row), columns, format, run.at(to, part.packed_first), row - part.first);
 }
 
-void Linear::prepare(const Run& run) {
-    // Several pieces a thread: one that is held up leaves some to the others. Small ones for few rows, where all wait
-    // for the last piece hundreds of times a step; larger ones for many, as what is made of a panel serves all rows.
+namespace {
+
+// Several pieces a thread: one that is held up leaves some to the others. Small ones for few rows, where all wait for the
+// last piece hundreds of times a step; larger ones for many, as what is made of a panel serves all rows.
+void divide_panels(const Run& run, const Matrix& matrix, Shares& shares) {
     const int64_t pieces = run.pool.size() * (run.rows < 16 ? 16 : 4);
-    int64_t piece = std::max<int64_t>(1, matrix_->panels() / pieces);
+    int64_t piece = std::max<int64_t>(1, matrix.panels() / pieces);
     if (piece > 1) piece = round_up(piece, 2);  // tiles take two panels
-    shares_.divide(matrix_->panels(), piece, run.pool.size());
+    shares.divide(matrix.panels(), piece, run.pool.size());
 }
+
+// Rows of one head that are packed at once: they stay in the second cache.
+constexpr int64_t kHeadRows = 128;
+
+}  // namespace
+
+void Linear::prepare(const Run& run) { divide_panels(run, *matrix_, shares_); }
 
 void Linear::run(const Run& run, int thread) {
     const Matrix& matrix = *matrix_;
@@ -107,6 +129,54 @@ void Linear::run(const Run& run, int thread) {
             const Activations x{format, run.at(from_, part.packed_first), matrix.columns};
             const Matmul matmul{&matrix, x, part.count(), run.floats(to_, part.first), run.stride(to_) / 4, reading};
             run.kernels.multiply(matmul, piece.first, piece.last, scratch);
+        }
+    }
+}
+
+MultiplyHeads::MultiplyHeads(const Matrix& stack, int64_t num_heads, int64_t size, HeadPlaces from, HeadPlaces to)
+    : stack_(stack), size_(size), from_(from), to_(to) {
+    if (stack.rows != num_heads * round_up(size, kPanel)) {
+        throw std::invalid_argument("a stack of " + std::to_string(stack.rows) + " rows for " +
+                                    std::to_string(num_heads) + " heads of " + std::to_string(size));
+    }
+}
+
+int64_t MultiplyHeads::packed_bytes() const {
+    return kHeadRows * std::max(row_bytes(Format::f32, stack_.columns), most_row_bytes(stack_.columns));
+}
+
+void MultiplyHeads::prepare(const Run& run) { divide_panels(run, stack_, shares_); }
+
+void MultiplyHeads::run(const Run& run, int thread) {
+    const uint8_t* const next = weights_after(thread);
+    uint8_t* scratch = run.pool.scratch(thread, packed_bytes() + run.kernels.multiply_scratch(stack_.columns));
+    const int64_t panels = round_up(size_, kPanel) / kPanel;  // of a head
+    for (Shares::Piece piece = shares_.take(thread); !piece.is_empty(); piece = shares_.take(thread)) {
+        const Reading reading{stack_.panel(piece.owner == thread ? shares_.last_of(thread) : piece.last), next};
+        for (int64_t at = piece.first, last; at < piece.last; at = last) {
+            const int64_t head = at / panels;
+            last = std::min(piece.last, (head + 1) * panels);
+            multiply(run, head, at - head * panels, last - head * panels, reading, scratch);
+        }
+    }
+}
+
+void MultiplyHeads::multiply(const Run& run, int64_t head, int64_t first, int64_t last, const Reading& reading,
+                             uint8_t* scratch) const {
+    Matrix matrix = stack_;
+    matrix.data = stack_.panel(head * (round_up(size_, kPanel) / kPanel));
+    matrix.rows = size_;
+    uint8_t* const rest = scratch + packed_bytes();
+    for (const RowPart& part : run.parts) {
+        const Activations x{run.kernels.format_for(matrix.layout, part.is_prompt), scratch, matrix.columns};
+        for (int64_t row = part.first; row < part.last; row += kHeadRows) {
+            const int64_t count = std::min(kHeadRows, part.last - row);
+            for (int64_t i = 0; i < count; i++) {
+                const float* const own = run.floats(from_.place, row + i) + head * from_.stride;
+                run.kernels.pack_row(own, matrix.columns, x.format, scratch, i);
+            }
+            float* const out = run.floats(to_.place, row) + head * to_.stride;
+            run.kernels.multiply({&matrix, x, count, out, run.stride(to_.place) / 4, reading}, first, last, rest);
         }
     }
 }

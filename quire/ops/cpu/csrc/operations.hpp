@@ -101,6 +101,29 @@ private:
     void write_bytes(const Run& run, const float* heads, uint8_t* plane, int64_t slot) const;
 };
 
+struct WriteLatent final : RowOperation {
+    WriteLatent(Place latent, PagedCache cache, int slots) : latent(latent), cache(cache), slots(slots) {}
+    void run(const Run& run, int64_t row) const override;
+    const Place latent;
+    const PagedCache cache;
+    const int slots;
+};
+
+// Where the heads of a row lie: so many columns from one to the next.
+struct HeadPlaces {
+    Place place;
+    int64_t stride;
+};
+
+// The same columns of every head.
+struct CopyHeads final : RowOperation {
+    CopyHeads(HeadPlaces from, HeadPlaces to, int64_t num_heads, int64_t columns)
+        : from(from), to(to), num_heads(num_heads), columns(columns) {}
+    void run(const Run& run, int64_t row) const override;
+    const HeadPlaces from, to;
+    const int64_t num_heads, columns;
+};
+
 // To the format in which rows multiply a matrix of this layout fastest.
 struct Pack final : RowOperation {
     Pack(Place from, Place to, int64_t columns, Layout layout) : from(from), to(to), columns(columns), layout(layout) {}
@@ -124,6 +147,27 @@ private:
     const std::shared_ptr<const Matrix> matrix_;
     const Place from_, to_;
     Shares shares_;  // of the matrix's panels
+};
+
+// Every head of x times a matrix of its own. These lie one below the other, each in panels of its own, and have `size`
+// rows. Heads are packed as they are multiplied: all of them would be several times a row's other values.
+class MultiplyHeads final : public Step {
+public:
+    MultiplyHeads(const Matrix& stack, int64_t num_heads, int64_t size, HeadPlaces from, HeadPlaces to);
+    void prepare(const Run& run) override;
+    void run(const Run& run, int thread) override;
+    const uint8_t* weights_of(int thread) const override { return stack_.panel(shares_.first_of(thread)); }
+
+private:
+    int64_t packed_bytes() const;
+    // With panels [first, last) of one head's matrix.
+    void multiply(const Run& run, int64_t head, int64_t first, int64_t last, const Reading& reading,
+                  uint8_t* scratch) const;
+
+    const Matrix stack_;
+    const int64_t size_;
+    const HeadPlaces from_, to_;
+    Shares shares_;  // of the stack's panels
 };
 
 // What one matrix has of all LoRA adapters, in pages of 16 ranks.

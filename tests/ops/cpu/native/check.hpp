@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <string>
 
 #include "kernels.hpp"
@@ -60,11 +61,12 @@ private:
     uint64_t state_;
 };
 
-// Exactly so many elements on the heap, each of whose bytes is 0xff at first: NaN as a float of any width.
+// Exactly so many elements on the heap, each of whose bytes is 0xff at first: NaN as a float of any width. They begin
+// where a line of the cache does, as what kernels get of the pool.
 template <typename Element>
 class Exact {
 public:
-    explicit Exact(int64_t count) : count_(count), data_(new Element[count]) {
+    explicit Exact(int64_t count) : count_(count), data_(new (kLine) Element[count]) {
         auto* bytes = reinterpret_cast<uint8_t*>(data_.get());
         std::fill(bytes, bytes + count * static_cast<int64_t>(sizeof(Element)), uint8_t{0xff});
     }
@@ -79,8 +81,12 @@ public:
     }
 
 private:
+    static constexpr std::align_val_t kLine{64};
+    struct Free {
+        void operator()(Element* data) const { ::operator delete[](data, kLine); }
+    };
     int64_t count_;
-    std::unique_ptr<Element[]> data_;
+    std::unique_ptr<Element[], Free> data_;
 };
 
 // A float of `mantissa` stored bits, 16 in all: float16 has 10 and bfloat16 has 7.

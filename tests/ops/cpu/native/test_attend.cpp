@@ -2,6 +2,7 @@
 // reading one shows.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "check.hpp"
@@ -14,13 +15,17 @@ struct Case {
     int64_t head_dim, kv_heads, group, num_queries, first_position, begin, end, window;
     float softcap;
     int64_t chunk = 0;
+    int64_t latent_dim = 0;  // other than 0: of latents, where a value is so much of its key
+
+    bool is_of_latents() const { return latent_dim > 0; }
+    int64_t value_dim() const { return is_of_latents() ? latent_dim : head_dim; }
 
     std::string name() const {
         return "attend: type " + std::to_string(static_cast<int>(type)) + ", head_dim " + std::to_string(head_dim) +
                ", group " + std::to_string(group) + ", queries " + std::to_string(num_queries) + " from " +
                std::to_string(first_position) + ", keys " + std::to_string(begin) + " to " + std::to_string(end) +
                ", window " + std::to_string(window) + ", chunk " + std::to_string(chunk) + ", softcap " +
-               std::to_string(softcap);
+               std::to_string(softcap) + ", latent " + std::to_string(latent_dim);
     }
 };
 
@@ -35,10 +40,11 @@ struct Sample {
     Sample(const Case& the, Numbers& numbers)
         : table(round_up(the.end, kBlockSize) / kBlockSize),
           keys(bytes(the)),
-          values(bytes(the)),
+          values(the.is_of_latents() ? 0 : bytes(the)),
           key(the.end * the.kv_heads * the.head_dim),
           value(key.size()),
-          cache{the.type, keys.get(), values.get(), kBlockSize, the.kv_heads, the.head_dim} {
+          cache{the.type, keys.get(), the.is_of_latents() ? keys.get() : values.get(), kBlockSize, the.kv_heads,
+                the.head_dim} {
         for (int64_t i = 0; i < table.count(); i++) table[i] = static_cast<int32_t>(i);
         for (int64_t i = table.count() - 1; i > 0; i--) std::swap(table[i], table[numbers.below(i + 1)]);
         const int64_t width = the.kv_heads * the.head_dim;
@@ -51,7 +57,9 @@ struct Sample {
             const int64_t slot = table[position / kBlockSize] * kBlockSize + position % kBlockSize;
             for (int64_t i = 0; i < width; i++) {
                 key[position * width + i] = put(keys, slot * width + i, numbers.between(-1, 1));
-                value[position * width + i] = put(values, slot * width + i, numbers.between(-1, 1));
+                value[position * width + i] = the.is_of_latents()
+                                                  ? key[position * width + i]
+                                                  : put(values, slot * width + i, numbers.between(-1, 1));
             }
         }
     }
@@ -93,7 +101,7 @@ struct Expected {
     std::vector<double> mean;
     double log_sum = -INFINITY;
 
-    Expected(const Case& the, const Sample& sample, const AttentionTask& task, int64_t row) : mean(the.head_dim) {
+    Expected(const Case& the, const Sample& sample, const AttentionTask& task, int64_t row) : mean(the.value_dim()) {
         const int64_t own = the.first_position + row / the.group, width = the.kv_heads * the.head_dim;
         const int64_t seen = the.chunk > 0 ? own - own % the.chunk : the.window > 0 ? own - the.window + 1 : 0;
         const int64_t first = std::max(the.begin, seen);
@@ -114,7 +122,7 @@ struct Expected {
         for (size_t at = 0; at < scores.size(); at++) {
             const int64_t position = first + static_cast<int64_t>(at);
             const double* value = &sample.value[position * width + task.kv_head * the.head_dim];
-            for (int64_t i = 0; i < the.head_dim; i++) mean[i] += scores[at] / total * value[i];
+            for (int64_t i = 0; i < the.value_dim(); i++) mean[i] += scores[at] / total * value[i];
         }
     }
 };
@@ -127,21 +135,23 @@ void check_case(const Kernels& kernels, const Case& the, const Sample& sample, b
     queries.fill(numbers, -1, 1);
     for (int64_t kv_head = 0; kv_head < the.kv_heads; kv_head++) {
         const AttentionTask task{&sample.cache, sample.table.get(), kv_head, the.group, queries.get(), stride,
-                                 the.num_queries, the.first_position, the.begin, the.end, {the.window, the.chunk},
-                                 2.0f / std::sqrt(static_cast<float>(the.head_dim)), the.softcap, is_prompt};
-        Exact<float> mixed(rows * the.head_dim), peak(rows), total(rows);
+                                 the.value_dim(), the.num_queries, the.first_position, the.begin, the.end,
+                                 {the.window, the.chunk}, 2.0f / std::sqrt(static_cast<float>(the.head_dim)),
+                                 the.softcap, is_prompt};
+        Exact<float> mixed(rows * the.value_dim()), peak(rows), total(rows);
         Exact<uint8_t> scratch(kernels.attend_scratch(rows, the.head_dim));
         kernels.attend(task, {mixed.get(), peak.get(), total.get()}, scratch.get());
         for (int64_t row = 0; row < rows; row++) {
             const Expected expected(the, sample, task, row);
             const bool nothing = expected.log_sum == -INFINITY;
             // tiles of bfloat16 round queries and weights
-            const bool may = the.type == KVType::bf16 && the.head_dim % 32 == 0 && std::string(kernels.name) == "amx";
+            const bool fits = the.head_dim % 32 == 0 && the.value_dim() % 32 == 0;
+            const bool may = the.type == KVType::bf16 && fits && std::string(kernels.name) == "amx";
             const double allowed = is_prompt && may ? 6e-3 : 1e-5;
             checks.near(peak[row] + std::log(total[row]), expected.log_sum, allowed, the.name() + ": sum");
             checks.expect(nothing == (total[row] == 0), the.name() + ": total");
-            for (int64_t i = 0; i < the.head_dim; i++) {
-                const double found = mixed[row * the.head_dim + i] / (nothing ? 1.0 : total[row]);
+            for (int64_t i = 0; i < the.value_dim(); i++) {
+                const double found = mixed[row * the.value_dim() + i] / (nothing ? 1.0 : total[row]);
                 checks.near(found, expected.mean[i], allowed, the.name() + ": mean");
             }
         }
@@ -169,6 +179,12 @@ void test_attend(const Kernels& kernels, Checks& checks) {
         }
     }
     check_case(kernels, {KVType::f16, 64, 1, 3, 32, 40, 0, 72, 0, 0}, numbers, checks);  // as many rows as a task has
+    for (const KVType type : {KVType::f32, KVType::f16, KVType::bf16}) {
+        for (const auto& [head_dim, latent_dim] : {std::pair{96, 64}, std::pair{32, 24}, std::pair{7, 4}}) {
+            check_case(kernels, {type, head_dim, 1, 5, 1, 129, 0, 130, 0, 0, 0, latent_dim}, numbers, checks);
+            check_case(kernels, {type, head_dim, 1, 16, 3, 68, 64, 71, 0, 0, 0, latent_dim}, numbers, checks);
+        }
+    }
 }
 
 }  // namespace quire

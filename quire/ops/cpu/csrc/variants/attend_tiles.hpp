@@ -3,7 +3,7 @@
 #pragma once
 
 #include "amx.hpp"
-#include "attend_few.hpp"
+#include "softmax.hpp"
 
 namespace quire {
 namespace {
@@ -14,8 +14,8 @@ constexpr int64_t kChunk = 32;         // bfloat16 numbers in a row of a tile
 constexpr int64_t kTileBytes = 1024;   // 16 rows of 64 bytes
 constexpr int64_t kTile = 16;          // rows of a tile, and its columns of float32 or of pairs
 
-inline bool fits_tiles(const PagedCache& cache) {
-    return cache.type == KVType::bf16 && cache.head_dim % kChunk == 0;
+inline bool fits_tiles(const AttentionTask& task) {
+    return task.cache->type == KVType::bf16 && task.cache->head_dim % kChunk == 0 && task.value_dim % kChunk == 0;
 }
 
 // 16 keys of 32 numbers as tiles want their second factor: for each pair of columns the keys' two numbers.
@@ -55,8 +55,8 @@ inline void pair_values(const KVRows& block, const AttentionRoom& room) {
     for (int64_t key = 0; key < round_up(block.count, kChunk); key += 2) {
         const uint8_t* even = key < block.count ? block.values[key] : room.zeros;
         const uint8_t* odd = key + 1 < block.count ? block.values[key + 1] : room.zeros;
-        uint8_t* to = tiles + key / kChunk * (room.dim / kTile) * kTileBytes + key % kChunk / 2 * 64;
-        for (int64_t column = 0; column < room.dim; column += kChunk, to += 2 * kTileBytes) {
+        uint8_t* to = tiles + key / kChunk * (room.value_dim / kTile) * kTileBytes + key % kChunk / 2 * 64;
+        for (int64_t column = 0; column < room.value_dim; column += kChunk, to += 2 * kTileBytes) {
             const __m512i a = _mm512_loadu_si512(even + 2 * column), b = _mm512_loadu_si512(odd + 2 * column);
             _mm512_store_si512(to, _mm512_unpacklo_epi16(a, b));
             _mm512_store_si512(to + kTileBytes, _mm512_unpackhi_epi16(a, b));
@@ -114,8 +114,8 @@ inline void score_tile(const AttentionRoom& room, int64_t row) {
 inline void mix_tile(const AttentionRoom& room, int64_t row, int64_t count) {
     const auto* weights = reinterpret_cast<const uint8_t*>(room.scores + row * kBlock);
     const auto* values = reinterpret_cast<const uint8_t*>(room.values);
-    const int64_t tiles = room.dim / kTile, chunks = round_up(count, kChunk) / kChunk, stride = room.dim * 4;
-    float* mixed = room.mixed + row * room.dim;
+    const int64_t tiles = room.value_dim / kTile, chunks = round_up(count, kChunk) / kChunk, stride = room.value_dim * 4;
+    float* mixed = room.mixed + row * room.value_dim;
     int64_t tile = 0;
     for (; tile + 4 <= tiles; tile += 4, mixed += 4 * kTile) {
         _tile_loadd(0, mixed, stride);
@@ -170,10 +170,10 @@ inline void narrow_query(const float* query, float scale, int64_t head_dim, uint
 }
 
 // Mixed values in the order of their columns, which pair_values had changed.
-inline void in_order(const float* mixed, int64_t head_dim, float* to) {
+inline void in_order(const float* mixed, int64_t value_dim, float* to) {
     const __m512i first = _mm512_set_epi32(23, 22, 21, 20, 7, 6, 5, 4, 19, 18, 17, 16, 3, 2, 1, 0);
     const __m512i second = _mm512_set_epi32(31, 30, 29, 28, 15, 14, 13, 12, 27, 26, 25, 24, 11, 10, 9, 8);
-    for (int64_t column = 0; column < head_dim; column += kChunk) {
+    for (int64_t column = 0; column < value_dim; column += kChunk) {
         const auto low = bits_as<__m512>(load(mixed + column)), high = bits_as<__m512>(load(mixed + column + kTile));
         store(to + column, bits_as<Floats>(_mm512_permutex2var_ps(low, first, high)));
         store(to + column + kTile, bits_as<Floats>(_mm512_permutex2var_ps(low, second, high)));
@@ -182,7 +182,7 @@ inline void in_order(const float* mixed, int64_t head_dim, float* to) {
 
 inline void attend_in_tiles(const AttentionTask& task, const AttentionPart& part, uint8_t* scratch) {
     const int64_t head_dim = task.cache->head_dim, rows = task.num_queries * task.group;
-    const AttentionRoom room(scratch, round_up(rows, kTile), head_dim);
+    const AttentionRoom room(scratch, round_up(rows, kTile), task);
     auto* const queries = reinterpret_cast<uint8_t*>(room.queries);
     for (int64_t row = 0; row < rows; row++) {
         const float* query = task.queries + row / task.group * task.query_stride + row % task.group * head_dim;
@@ -192,11 +192,11 @@ inline void attend_in_tiles(const AttentionTask& task, const AttentionPart& part
     }
     const int64_t padding = round_up(rows, kTile) - rows;
     std::fill(queries + rows * head_dim * 2, queries + (rows + padding) * head_dim * 2, uint8_t{0});
-    std::fill(room.mixed, room.mixed + (rows + padding) * room.dim, 0.0f);
+    std::fill(room.mixed, room.mixed + (rows + padding) * room.value_dim, 0.0f);
     std::fill(room.zeros, room.zeros + room.dim * sizeof(float), uint8_t{0});
     attend_blocks(task, part, room, rows);
     for (int64_t row = 0; row < rows; row++) {
-        in_order(room.mixed + row * room.dim, head_dim, part.mixed + row * head_dim);
+        in_order(room.mixed + row * room.value_dim, task.value_dim, part.mixed + row * task.value_dim);
     }
 }
 

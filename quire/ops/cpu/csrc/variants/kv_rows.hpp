@@ -10,6 +10,9 @@
 namespace quire {
 namespace {
 
+// GCC takes a function that only prefetches for one without effect, and drops its calls unless they are inlined early.
+#define QUIRE_PREFETCHES __attribute__((always_inline))
+
 constexpr int64_t kBlock = 64;  // positions at once: enough for the softmax's bookkeeping not to count
 
 template <KVType kType>
@@ -83,7 +86,7 @@ struct KVRows {
     }
 
     // They lie apart from the numbers, so they come ahead too: those of one head.
-    void fetch_scales(const AttentionTask& task, int64_t head) const {
+    QUIRE_PREFETCHES void fetch_scales(const AttentionTask& task, int64_t head) const {
         const PagedCache& cache = *task.cache;
         for_runs(task, [&](int64_t i, int64_t last, int64_t block, int64_t within) {
             const int64_t at = cache.scale_at(block, within, head), bytes = (last - i) * sizeof(float);
@@ -94,9 +97,9 @@ struct KVRows {
 
     // Rows of one head lie apart and blocks lie anywhere, which hardware does not foresee: while others are computed
     // with, these come. To the second cache, which can wait for three times as many lines at once as the first.
-    void fetch(const uint8_t* row) const { fetch(row, bytes); }
+    QUIRE_PREFETCHES void fetch(const uint8_t* row) const { fetch(row, bytes); }
 
-    static void fetch(const uint8_t* row, int64_t bytes) {
+    QUIRE_PREFETCHES static void fetch(const uint8_t* row, int64_t bytes) {
         for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
     }
 

@@ -8,23 +8,26 @@ namespace {
 
 // What one task works with, cut from a thread's scratch.
 struct AttentionRoom {
-    int64_t dim;      // head_dim, padded to whole vectors
-    float* queries;   // [rows][dim], scaled
-    float* scores;    // [rows][kBlock]
-    float* mixed;     // [rows][dim]
-    float* keys;      // [kBlock][dim]
-    float* values;    // [kBlock][dim]
-    uint8_t* zeros;   // [dim] floats
+    int64_t dim;        // head_dim, padded to whole vectors
+    int64_t value_dim;  // likewise
+    float* queries;     // [rows][dim], scaled
+    float* scores;      // [rows][kBlock]
+    float* mixed;       // [rows][value_dim]
+    float* keys;        // [kBlock][dim]
+    float* values;      // [kBlock][value_dim]
+    uint8_t* zeros;     // [dim] floats
 
-    AttentionRoom(uint8_t* scratch, int64_t rows, int64_t head_dim) : dim(round_up(head_dim, kWidth)) {
+    AttentionRoom(uint8_t* scratch, int64_t rows, const AttentionTask& task)
+        : dim(round_up(task.cache->head_dim, kWidth)), value_dim(round_up(task.value_dim, kWidth)) {
         queries = reinterpret_cast<float*>(scratch);
         scores = queries + rows * dim;
         mixed = scores + rows * kBlock;
-        keys = mixed + rows * dim;
+        keys = mixed + rows * value_dim;
         values = keys + kBlock * dim;
-        zeros = reinterpret_cast<uint8_t*>(values + kBlock * dim);
+        zeros = reinterpret_cast<uint8_t*>(values + kBlock * value_dim);
     }
 
+    // At most, as no value is longer than its key.
     static int64_t bytes(int64_t rows, int64_t head_dim) {
         const int64_t dim = round_up(head_dim, kWidth);
         return 4 * (2 * rows * dim + rows * kBlock + 2 * kBlock * dim + dim) + 64;
@@ -91,8 +94,8 @@ inline void weigh_row(const AttentionTask& task, const AttentionRoom& room, cons
     if (peak != part.peak[row]) {
         const float shrink = std::exp(part.peak[row] - peak);
         part.total[row] *= shrink;
-        for (int64_t at = 0; at < room.dim; at += kWidth) {
-            float* mixed = room.mixed + row * room.dim + at;
+        for (int64_t at = 0; at < room.value_dim; at += kWidth) {
+            float* mixed = room.mixed + row * room.value_dim + at;
             store(mixed, load(mixed) * shrink);
         }
         part.peak[row] = peak;
