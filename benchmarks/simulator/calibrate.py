@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
+from statistics import median
 
 from quire.config.facts import DeviceFacts
 from quire.core.sampling_params import SamplingParams
@@ -20,7 +21,7 @@ _SHORT = 8
 _LONG = 2048
 """Tokens of the context that attention is measured with."""
 _STEPS = 24
-_REPEATS = 3
+_REPEATS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,10 @@ async def calibrate(llm: AsyncLLM, vocabulary: int) -> Calibration:
     await decode(1, _SHORT)  # what is slow only once
     decodes, alone = list[tuple[int, float]](), dict[int, float]()
     for count in DECODES:
-        decodes.append((count, await best(partial(decode, count, _SHORT))))
+        decodes.append((count, await typical(partial(decode, count, _SHORT))))
     for length in (*PROMPTS, _LONG):
-        alone[length] = await best(partial(compute, length))
-    behind = await best(partial(decode, 1, _LONG))
+        alone[length] = await typical(partial(compute, length))
+    behind = await typical(partial(decode, 1, _LONG))
     per_context = max(0.0, behind - decodes[0][1]) / _LONG
     per_pair = seconds_per_pair(alone)
     # the simulator adds what attention takes to the curve
@@ -84,9 +85,9 @@ def seconds_per_pair(alone: dict[int, float]) -> float:
     return max(0.0, late - early) / ((third - first) / 2)
 
 
-async def best(measure: Callable[[], Awaitable[float]]) -> float:
-    """The least of a few: what disturbs only adds."""
-    return min([await measure() for _ in range(_REPEATS)])
+async def typical(measure: Callable[[], Awaitable[float]]) -> float:
+    """The middle of a few. Not the least: what disturbs single steps disturbs those of the real run as well."""
+    return median([await measure() for _ in range(_REPEATS)])
 
 
 async def decode_seconds(llm: AsyncLLM, prompts: list[list[int]]) -> float:
