@@ -21,6 +21,7 @@ from quire.core.prompt import Prompt
 from quire.core.request import Request
 from quire.core.sampling_params import SamplingParams
 from tests.parity.tiny import make_tiny
+from tests.rarely import rarely
 from tests.tiny_model import make_text_model
 from tests.worker.reference_heads import KINDS, fit, make_head, save
 from tests.worker.speculation import start
@@ -110,7 +111,7 @@ METHODS: dict[str, Callable[[Path], tuple[Path, dict[str, Any]]]] = {
 """By method, from a folder for what it makes: the large model, and what the method is told."""
 
 
-@pytest.fixture(scope="module", params=list(METHODS))
+@pytest.fixture(scope="module", params=rarely(METHODS, every=2))
 def drafting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     path, more = METHODS[request.param](tmp_path_factory.mktemp(request.param))
     return path, {"method": request.param, "num_speculative_tokens": DRAFTS, **more}
