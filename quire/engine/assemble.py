@@ -64,6 +64,7 @@ def _draft_length(resolved: Resolved) -> DraftLength | None:
         drafting.num_speculative_tokens,
         drafting.method,
         any_length=resolved.cpu_core,
+        by_a_model=drafting.keeps_kv,
         most_decodes=drafting.disable_by_batch_size,
         num_stages=resolved.num_stages,
     )

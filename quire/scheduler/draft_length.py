@@ -33,6 +33,8 @@ _BETWEEN_IF_SOME_PAY = 512
 """The same where fewer drafts than the most pay: what more of them would bring is seen in trials alone."""
 _MOST_LOST = 12
 """Plain steps whose time drafts may cost in one go: whatever was measured, it was wrong then."""
+_WEIGHT_OF_OTHERS = 8.0
+"""Rows that count as if grammars had forced behind them what they force on average."""
 _SHARE_OF_TRIALS = 0.005
 """Of the time, for trials that do not pay: one that has cost more is not repeated as soon."""
 
@@ -89,6 +91,34 @@ class _Accepted:
         return 1.0 + sum(self._right[place] / self._rows[place] for place in range(length))
 
 
+class _Forced:
+    """How many tokens grammars forced behind those of a row. Where drafts have said some of these already, fewer are
+    left: a right draft that would have been forced has gained nothing."""
+
+    def __init__(self) -> None:
+        self._rows = [0.0, 0.0]
+        self._tokens = [0.0, 0.0]
+        """In steps without drafts, and in those that verified some."""
+
+    def observe(self, decodes: int, length: int, forced: int) -> None:
+        kind = length > 0
+        self._rows[kind] = _MEMORY * self._rows[kind] + decodes
+        self._tokens[kind] = _MEMORY * self._tokens[kind] + forced
+
+    def tokens(self, length: int) -> float:
+        """What a sequence is to expect of a step. Drafts make nothing forced that would not be without them, though
+        there may be drafts just where much is."""
+        total = sum(self._tokens)
+        if not total:
+            return 0.0
+        usual = total / sum(self._rows)
+        without, beside = (
+            (tokens + _WEIGHT_OF_OTHERS * usual) / (rows + _WEIGHT_OF_OTHERS)
+            for tokens, rows in zip(self._tokens, self._rows, strict=True)
+        )
+        return min(without, beside) if length else without
+
+
 @dataclass(slots=True)
 class _Size:
     """Steps of batches of one size."""
@@ -96,6 +126,7 @@ class _Size:
     accepted: _Accepted
     trial: int
     """Steps of a trial."""
+    forced: _Forced = field(default_factory=_Forced)
     steps: int = 0
     """How many there were."""
     timings: dict[int, _Timing] = field(default_factory=lambda: defaultdict(_Timing))
@@ -120,13 +151,20 @@ class _Size:
         timing.last = self.steps
         timing.observe(seconds)
 
-    def count_lost(self, length: int, seconds: float, tokens: float) -> None:
-        """What a step with drafts took longer than so many without; a machine that paused is no fault of drafts."""
+    def count_lost(self, length: int, seconds: float, accepted: float) -> None:
+        """What a step that verified drafts took longer than its tokens would have without; a machine that paused is no
+        fault of drafts. Of what grammars force the average counts: it is much now and nothing then."""
         timing, plain = self.timings[length], self.timings[0]
         if timing.seen >= _WARM:
             usual = timing.seconds if timing.is_known else seconds
             steps = 1 if timing.is_known else self.trial  # those before it were not measured
-            self.lost += steps * (min(seconds, 2 * usual) - tokens * plain.seconds)
+            gained = (1.0 + accepted + self.forced.tokens(length)) / self.plain_tokens
+            self.lost += steps * (min(seconds, 2 * usual) - gained * plain.seconds)
+
+    @property
+    def plain_tokens(self) -> float:
+        """What a sequence is to expect of a step without drafts."""
+        return 1.0 + self.forced.tokens(0)
 
     def begin_trial(self, decodes: int, best: int) -> None:
         """The step that is planned is its first."""
@@ -144,14 +182,17 @@ class DraftLength:
         method: str = "",
         *,
         any_length: bool = False,
+        by_a_model: bool = False,
         most_decodes: int | None = None,
         num_stages: int = 1,
     ) -> None:
         """`most` drafts of a sequence can be verified in one step, or `any_length` up to that; `method` is how they are
-        made. Steps of more than `most_decodes` sequences have none, whatever pays. In a pipeline of `num_stages`
-        sequences take turns: drafts are verified so many steps after the one that made them."""
+        made: `by_a_model` that takes its time whether they come to be verified or not. Steps of more than
+        `most_decodes` sequences have none, whatever pays. In a pipeline of `num_stages` sequences take turns: drafts
+        are verified so many steps after the one that made them."""
         self.most = most
         self.method = method
+        self._by_a_model = by_a_model
         self._most_decodes = most_decodes
         self._lengths = draft_lengths(most, any_length=any_length)
         self._sizes: dict[int, _Size] = defaultdict(lambda: _Size(_Accepted(most), num_stages + _VERIFYING))
@@ -172,10 +213,18 @@ class DraftLength:
         return length
 
     def observe(
-        self, decodes: int, length: int, accepted: Iterable[int], seconds: float | None, *, verified: bool = True
+        self,
+        decodes: int,
+        length: int,
+        accepted: Iterable[int],
+        seconds: float | None,
+        *,
+        verified: bool = True,
+        forced: int = 0,
     ) -> None:
         """A step of `decodes` that could have `length` drafts each: how many were right in each of them, and how long
         the step took; None where it computed prompts too. `verified`: whether any sequence had a draft to verify.
+        `forced`: tokens that grammars added to those of all of them.
         """
         if not decodes:
             return
@@ -184,9 +233,11 @@ class DraftLength:
         # whoever takes time to draft does so in the first step that wants drafts, for those behind it to verify; in a
         # pipeline it is the first of each turn
         is_first = length > 0 and run < self._num_stages
+        verified = verified or self._by_a_model
+        size.forced.observe(decodes, length if verified else 0, forced)
         if seconds is not None and seconds > 0:
-            if length:
-                size.count_lost(length, seconds, 1 + sum(right) / decodes)
+            if length and verified:
+                size.count_lost(length, seconds, sum(right) / decodes)
             if is_first:
                 size.timings[length].observe(None)
             else:
@@ -211,9 +262,12 @@ class DraftLength:
         plain, all_of_them = size.timings[0].seconds, size.timings[self.most]
         if not all_of_them.is_known or size.lost > _MOST_LOST * plain:
             return 0
-        rates = {length: size.accepted.tokens(length) / self._seconds(size, length) for length in self._lengths}
+        rates = {length: self._tokens(size, length) / self._seconds(size, length) for length in self._lengths}
         best = max(rates, key=rates.__getitem__)
-        return best if rates[best] > _WORTH / plain else 0
+        return best if rates[best] > _WORTH * size.plain_tokens / plain else 0
+
+    def _tokens(self, size: _Size, length: int) -> float:
+        return size.accepted.tokens(length) + size.forced.tokens(length)
 
     def _seconds(self, size: _Size, length: int) -> float:
         """Of a step; of one that was never taken, the least that others let hope for, so that it is taken if it may be

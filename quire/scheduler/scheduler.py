@@ -317,9 +317,10 @@ class Scheduler:
         decodes = flight.load.decodes
         counts = [] if result.counts is None else result.counts[:decodes]
         accepted = [count - 1 for count in counts]
-        seconds = None if flight.load.prompt_tokens else result.elapsed
+        seconds = None if flight.has_prompts else result.elapsed
         drafting = sum(count > 0 for count in flight.num_drafts)
-        draft_length.observe(decodes, flight.most_drafts, accepted, seconds, verified=drafting > 0)
+        forced = sum(map(len, result.forced.values()))
+        draft_length.observe(decodes, flight.most_drafts, accepted, seconds, verified=drafting > 0, forced=forced)
         self.drafts += DraftCounts(drafting, result.num_drafted, sum(accepted))
 
     def _pace_prompts(self, builder: StepBuilder) -> None:

@@ -21,6 +21,8 @@ class Flight:
     load: StepLoad
     most_drafts: int = 0
     """Drafts that each of its decodes could have."""
+    has_prompts: bool = False
+    """Whether any row computes more than its next token and what a grammar has forced in front of it."""
 
 
 class StepBuilder:
@@ -52,6 +54,8 @@ class StepBuilder:
         """Drafts of each decode."""
         self.num_drafts: list[int] = []
         """By sequence that samples, the decodes that come first; none: there are no drafts."""
+        self.has_prompts = False
+        """Whether there is any chunk but of answers that sample."""
         self.admitted: list[Admission] = []
         self.num_sources = 0
         """Of those, with media for the model's encoder."""
@@ -68,6 +72,7 @@ class StepBuilder:
         self.prompts.append(seq)
         seqs, counts = (self.sampling, self.sampling_counts) if samples else (self.others, self.other_counts)
         is_prompt, place = _computes_prompt(seq), len(seqs)
+        self.has_prompts |= is_prompt or not samples
         goes_first = samples != is_prompt  # answers that sample, and prompts that do not
         if goes_first and seqs and _computes_prompt(seqs[-1]) != is_prompt:
             place = sum(_computes_prompt(other) == is_prompt for other in seqs)
@@ -94,7 +99,10 @@ class StepBuilder:
             num_drafts=num_drafts,
             num_wanted=self.most_drafts,
         )
-        return plan, Flight(self.step, self.sampling, self.others, num_drafts, self.load, self.most_drafts)
+        flight = Flight(
+            self.step, self.sampling, self.others, num_drafts, self.load, self.most_drafts, self.has_prompts
+        )
+        return plan, flight
 
 
 def _computes_prompt(seq: Sequence) -> bool:

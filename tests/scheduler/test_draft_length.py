@@ -51,6 +51,42 @@ class Device:
         return count
 
 
+class GrammarDevice:
+    """Six of ten tokens are forced by a grammar: they come with the token before them, in a step that drafts as well.
+    Drafts of them are right, and have gained nothing; those of others are right with one probability."""
+
+    FORCED = 0.6
+
+    def __init__(self, right: float, per_draft: float, seed: int = 0) -> None:
+        self.right, self.per_draft, self._random = right, per_draft, random.Random(seed)
+        self.seconds = 0.0
+        self.tokens = 0
+        self.chosen: list[int] = []
+
+    def run(self, length: DraftLength, steps: int, decodes: int) -> None:
+        for _ in range(steps):
+            drafts = length.choose(decodes)
+            accepted = [self._accepted(drafts) for _ in range(decodes)]
+            forced = sum(self._forced() for _ in range(decodes))
+            seconds = (1.0 + self.per_draft * drafts) * self._random.uniform(0.98, 1.02)
+            length.observe(decodes, drafts, accepted, seconds, verified=drafts > 0, forced=forced)
+            self.seconds += seconds
+            self.tokens += decodes + sum(accepted) + forced
+            self.chosen.append(drafts)
+
+    def _forced(self) -> int:
+        count = 0
+        while self._random.random() < self.FORCED:
+            count += 1
+        return count
+
+    def _accepted(self, drafts: int) -> int:
+        count = 0
+        while count < drafts and (self._random.random() < self.FORCED or self._random.random() < self.right):
+            count += 1
+        return count
+
+
 def test_all_drafts_where_they_are_right_and_cheap() -> None:
     device = Device(right=0.9, per_draft=0.02)
     device.run(DraftLength(4), 300)
@@ -142,6 +178,33 @@ def test_batches_of_other_sizes_have_figures_of_their_own() -> None:
 
 def test_nothing_is_verified_where_nothing_decodes() -> None:
     assert DraftLength(4).choose(0) == 0
+
+
+@pytest.mark.parametrize("decodes", [1, 8])
+@pytest.mark.parametrize("any_length", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_drafts_of_what_a_grammar_forces_gain_nothing(seed: int, any_length: bool, decodes: int) -> None:
+    device, length = GrammarDevice(right=0.05, per_draft=0.35, seed=seed), DraftLength(4, any_length=any_length)
+    device.run(length, 200, decodes)
+    device.seconds = device.tokens = 0
+    device.run(length, 3000, decodes)
+    assert device.tokens / device.seconds > 0.95 * decodes / (1 - device.FORCED)
+
+
+@pytest.mark.parametrize("decodes", [1, 8])
+def test_drafts_of_what_a_grammar_leaves_open_gain(decodes: int) -> None:
+    device, length = GrammarDevice(right=0.9, per_draft=0.05), DraftLength(4)
+    device.run(length, 1000, decodes)
+    assert device.chosen[200:].count(4) > 700
+
+
+def test_a_model_takes_its_time_for_drafts_that_are_never_verified() -> None:
+    length, chosen = DraftLength(4, by_a_model=True), list[int]()
+    for _ in range(600):
+        drafts = length.choose(1)
+        length.observe(1, drafts, [0], 1.0 + 0.3 * drafts, verified=False)
+        chosen.append(drafts)
+    assert chosen[-200:].count(0) > 190
 
 
 @pytest.mark.parametrize("seed", range(4))

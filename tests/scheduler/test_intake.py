@@ -1,10 +1,13 @@
 """Tokens that a grammar adds to those drawn: known at once, computed later like any others."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from quire.core.result import StepResult
 from quire.core.status import Status
 from quire.kvcache.invariants import check
+from quire.scheduler.draft_length import DraftLength
 from quire.scheduler.granting import MAX_JUMP
 from tests.scheduler.bookkeeping import EOS, make_request, make_scheduler
 
@@ -23,6 +26,44 @@ def test_forced_tokens_are_computed_as_one_chunk_and_the_last_of_them_samples():
     scheduler.update(StepResult(step=plan.step, tokens=[11]))
     assert scheduler.schedule(2.0).counts == [1]
     check(scheduler.kv)
+
+
+class Noted(DraftLength):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.told: list[tuple[int, float | None, int]] = []
+
+    def observe(
+        self,
+        decodes: int,
+        length: int,
+        accepted: Iterable[int],
+        seconds: float | None,
+        *,
+        verified: bool = True,
+        forced: int = 0,
+    ) -> None:
+        self.told.append((decodes, seconds, forced))
+
+
+def test_what_a_grammar_forces_counts_in_what_drafts_gain():
+    """A step that computes forced tokens is one of those that answer, if there is no prompt beside."""
+    scheduler = make_scheduler(num_blocks=64)
+    noted = scheduler._draft_length = Noted()
+    scheduler.add(make_request("a", [1, 2, 3], max_tokens=50))
+    plan = scheduler.schedule(0.0)
+    scheduler.update(StepResult(step=plan.step, tokens=[5], forced={0: [6, 7, 8]}, elapsed=0.4))
+    plan = scheduler.schedule(1.0)
+    scheduler.update(StepResult(step=plan.step, tokens=[9], forced={0: [6, 7]}, elapsed=0.1))
+    scheduler.add(make_request("b", list(range(20)), arrival=1.0))
+    plan = scheduler.schedule(2.0)
+    assert plan.counts == [3, 20]
+    scheduler.update(StepResult(step=plan.step, tokens=[9, 9], elapsed=0.3))
+    plan = scheduler.schedule(3.0)
+    scheduler.update(StepResult(step=plan.step, tokens=[9, 9], elapsed=0.2))
+    assert noted.told == [(0, None, 3), (1, 0.1, 2), (1, None, 0), (2, 0.2, 0)]
 
 
 def test_forced_tokens_do_not_wait_behind_a_long_prompt():
