@@ -87,7 +87,7 @@ class _Accepted:
             self._right[place] *= share
 
     def tokens(self, length: int) -> float:
-        """What a sequence is to expect of a step."""
+        """What a sequence is to be given of a step: what is drawn, and right drafts."""
         return 1.0 + sum(self._right[place] / self._rows[place] for place in range(length))
 
 
@@ -106,7 +106,7 @@ class _Forced:
         self._tokens[kind] = _MEMORY * self._tokens[kind] + forced
 
     def tokens(self, length: int) -> float:
-        """What a sequence is to expect of a step. Drafts make nothing forced that would not be without them, though
+        """What a sequence is to be given beside. Drafts make nothing forced that would not be without them, though
         there may be drafts just where much is."""
         total = sum(self._tokens)
         if not total:
@@ -158,13 +158,12 @@ class _Size:
         if timing.seen >= _WARM:
             usual = timing.seconds if timing.is_known else seconds
             steps = 1 if timing.is_known else self.trial  # those before it were not measured
-            gained = (1.0 + accepted + self.forced.tokens(length)) / self.plain_tokens
+            gained = (1.0 + accepted + self.forced.tokens(length)) / self.tokens(0)
             self.lost += steps * (min(seconds, 2 * usual) - gained * plain.seconds)
 
-    @property
-    def plain_tokens(self) -> float:
-        """What a sequence is to expect of a step without drafts."""
-        return 1.0 + self.forced.tokens(0)
+    def tokens(self, length: int) -> float:
+        """What a sequence is to expect of a step."""
+        return self.accepted.tokens(length) + self.forced.tokens(length)
 
     def begin_trial(self, decodes: int, best: int) -> None:
         """The step that is planned is its first."""
@@ -262,12 +261,9 @@ class DraftLength:
         plain, all_of_them = size.timings[0].seconds, size.timings[self.most]
         if not all_of_them.is_known or size.lost > _MOST_LOST * plain:
             return 0
-        rates = {length: self._tokens(size, length) / self._seconds(size, length) for length in self._lengths}
+        rates = {length: size.tokens(length) / self._seconds(size, length) for length in self._lengths}
         best = max(rates, key=rates.__getitem__)
-        return best if rates[best] > _WORTH * size.plain_tokens / plain else 0
-
-    def _tokens(self, size: _Size, length: int) -> float:
-        return size.accepted.tokens(length) + size.forced.tokens(length)
+        return best if rates[best] > _WORTH * rates[0] else 0
 
     def _seconds(self, size: _Size, length: int) -> float:
         """Of a step; of one that was never taken, the least that others let hope for, so that it is taken if it may be
