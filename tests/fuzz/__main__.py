@@ -22,7 +22,7 @@ def main() -> int:
     if unknown:
         parser.error(f"{unknown[0]!r} is no target; there are {', '.join(TARGETS)}")
     logging.disable()  # servers and libraries say much about bad input, as they should
-    print(f"{'target':<18}{'executions':>12}{'refused':>10}{'slowest':>10}{'crashes':>9}")
+    print(f"{'target':<18}{'executions':>12}{'refused':>10}{'lines':>8}{'found':>7}{'slowest':>10}{'crashes':>9}")
     num_crashes = 0
     for name in asked.targets or TARGETS:
         with tempfile.TemporaryDirectory() as folder:
@@ -35,7 +35,9 @@ def main() -> int:
 def _tell(name: str, outcome: Outcome, folder: Path) -> None:
     slowest = f"{outcome.slowest * 1e3:.1f} ms"
     print(
-        f"{name:<18}{outcome.executions:>12,}{outcome.refused:>10,}{slowest:>10}{len(outcome.crashes):>9}", flush=True
+        f"{name:<18}{outcome.executions:>12,}{outcome.refused:>10,}{outcome.lines:>8,}{outcome.found:>7,}"
+        f"{slowest:>10}{len(outcome.crashes):>9}",
+        flush=True,
     )
     for number, crash in enumerate(outcome.crashes):
         folder.mkdir(exist_ok=True)

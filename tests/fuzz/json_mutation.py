@@ -30,6 +30,14 @@ def mutated_json(seeds: Sequence[bytes], chance: random.Random) -> bytes:
     return json.dumps(tree[0]).encode()
 
 
+def is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def _another(value: Any, chance: random.Random) -> Any:
     """Often of the same kind."""
     alike = [odd for odd in _ODD if type(odd) is type(value)]

@@ -3,15 +3,19 @@
 import random
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.fuzz.json_mutation import mutated_json
+from tests.fuzz.coverage import Coverage
+from tests.fuzz.json_mutation import is_json, mutated_json
 from tests.fuzz.mutation import mutated
 from tests.fuzz.target import Target
 
 SLOW_SECONDS = 5.0
 """An input of a few kilobytes that takes longer is as bad as one that throws."""
+
+LONGEST_FOUND = 1 << 16
+"""Bytes of an input that is mutated further: pieces that are repeated again and again would grow without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +36,49 @@ class Outcome:
     slowest: float = 0.0
     """Seconds."""
     crashes: list[Crash] = field(default_factory=list)
+    lines: int = 0
+    """Lines of code that inputs reached."""
+    found: int = 0
+    """Inputs that reached a line first, and were mutated further."""
 
 
-def fuzz(target: Target, *, executions: int | None = None, seconds: float | None = None, seed: int = 0) -> Outcome:
-    """Until so many executions or seconds are over, whichever comes first; different crashes are kept once each."""
+def fuzz(
+    target: Target,
+    *,
+    executions: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    coverage: Coverage | None = None,
+) -> Outcome:
+    """Until so many executions or seconds are over, whichever comes first; different crashes are kept once each.
+
+    Inputs are mutations of the target's seeds and, guided by coverage, of inputs that reached a line which none before
+    had: what is behind several conditions is found step by step.
+    """
     chance, outcome, known = random.Random(seed), Outcome(), set[str]()
+    coverage, corpus = coverage or Coverage(), list(target.seeds)
     end = float("inf") if seconds is None else time.monotonic() + seconds
-    for data in _inputs(target, chance):
+    for data in _inputs(target, corpus, chance):
         if outcome.executions == executions or time.monotonic() >= end:
             break
-        crash = _execute(target, data, outcome)
+        with coverage.watch():
+            crash = _execute(target, data, outcome)
         if crash is not None and crash.what not in known:
             known.add(crash.what)
             outcome.crashes.append(crash)
+        if coverage.num_lines > outcome.lines and outcome.executions > len(target.seeds):
+            outcome.found += 1
+            if len(data) <= LONGEST_FOUND and (not target.is_json or is_json(data)):
+                corpus.append(data)
+        outcome.lines = coverage.num_lines
     return outcome
 
 
-def _inputs(target: Target, chance: random.Random) -> Iterator[bytes]:
+def _inputs(target: Target, corpus: Sequence[bytes], chance: random.Random) -> Iterator[bytes]:
     yield from target.seeds
     while True:
         in_json = target.is_json and chance.random() < 0.8
-        yield mutated_json(target.seeds, chance) if in_json else mutated(target.seeds, chance)
+        yield mutated_json(corpus, chance) if in_json else mutated(corpus, chance)
 
 
 def _execute(target: Target, data: bytes, outcome: Outcome) -> Crash | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.coverage import Coverage
 from tests.fuzz.json_mutation import mutated_json
 from tests.fuzz.mutation import mutated
 from tests.fuzz.run import Outcome, fuzz
@@ -47,6 +48,21 @@ def test_a_crash_is_found_and_told_once() -> None:
     outcome = fuzz(Target("brittle", [b"abc"], take), executions=2000)
     assert [crash.what.partition(" in ")[0] for crash in outcome.crashes] == ["ZeroDivisionError"]
     assert b"\xff" in outcome.crashes[0].data
+
+
+def test_what_lies_behind_several_conditions_is_found_step_by_step() -> None:
+    def take(data: bytes) -> None:
+        if data[:1] == b"\x80":
+            if data[1:2] == b"\xff":
+                if data[2:3] == b"\x07":
+                    raise ZeroDivisionError("three bytes in their places")
+
+    target, blind = Target("nested", [b"abc"], take), Coverage(folder="elsewhere")
+    assert not fuzz(target, executions=8000, coverage=blind).crashes
+    outcome = fuzz(target, executions=8000, coverage=Coverage(folder=__file__))
+    assert [crash.what.partition(" in ")[0] for crash in outcome.crashes] == ["ZeroDivisionError"]
+    assert outcome.lines >= 4
+    assert outcome.found == 3
 
 
 def test_inputs_are_the_same_for_the_same_seed() -> None:

@@ -67,12 +67,10 @@ class BatchJournal:
 
     async def pick(self, *, good: bool) -> AsyncIterator[bytes]:
         """The good results, or the others, in pieces of whole lines."""
-        file = await asyncio.to_thread(self._path.open, "rb")
-        try:
-            while lines := await asyncio.to_thread(file.readlines, _PIECE):
-                yield await asyncio.to_thread(_pick, lines, good)
-        finally:
-            file.close()
+        at = 0
+        while lines := await asyncio.to_thread(_read, self._path, at):
+            at += sum(map(len, lines))
+            yield await asyncio.to_thread(_pick, lines, good)
 
     async def _append(self, result: dict[str, Any]) -> bool:
         async with self._turn:
@@ -81,6 +79,13 @@ class BatchJournal:
             await asyncio.to_thread(self._results.append, [result])
             self._written.add(result["custom_id"])
             return True
+
+
+def _read(path: Path, at: int) -> list[bytes]:
+    """Whole lines. No file stays open between pieces: whoever waits for the next one may be cancelled."""
+    with path.open("rb") as file:
+        file.seek(at)
+        return file.readlines(_PIECE)
 
 
 def _pick(lines: list[bytes], good: bool) -> bytes:

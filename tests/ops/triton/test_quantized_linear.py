@@ -75,10 +75,11 @@ def expected(x: Tensor, matrix: QuantizedMatrix, bias: Tensor | None = None) -> 
 
 
 def assert_close(got: Tensor, wanted: Tensor, farthest: float = 5e-3) -> None:
-    """As ‖difference‖ / ‖result‖; a row or column that is wrong would stand out."""
+    """As ‖difference‖ / ‖result‖; a row or column that is wrong would stand out, unless it happens to be near zero."""
     assert got.shape == wanted.shape
     for dim in (0, 1):
-        distance = (got.float() - wanted).norm(dim=dim) / wanted.norm(dim=dim)
+        sizes = wanted.norm(dim=dim)
+        distance = (got.float() - wanted).norm(dim=dim) / sizes.clamp(min=float(sizes.mean()) / 4)
         assert float(distance.max()) < 4 * farthest
     assert float((got.float() - wanted).norm() / wanted.norm()) < farthest
 
@@ -94,8 +95,9 @@ def test_every_way_multiplies_by_every_kind_of_codes(way: str, case: str) -> Non
     from quire.ops.triton.quantized_skinny import multiply_by
     from quire.ops.triton.skinny_gemm_choices import Choice
 
-    matrix = CASES[case].matrix(21, 768)
-    x, bias = random(3 if "cuda" in way else 17, 768), random(21, seed=2)
+    out_size, rows = (9, 3) if "cuda" in way else (21, 17)
+    matrix = CASES[case].matrix(out_size, 768)
+    x, bias = random(rows, 768), random(out_size, seed=2)
     assert_close(multiply_by(Choice(*WAYS[way]), x, matrix, bias), expected(x, matrix, bias))
 
 
@@ -117,8 +119,8 @@ def test_expanded_to_the_bit(case: str) -> None:
 def test_the_op(rows: int, case: str) -> None:
     from quire.ops.triton.quantized_linear import quantized_linear
 
-    matrix = CASES[case].matrix(50, 256)
-    x, bias = random(rows, 256), random(50, seed=2)
+    matrix = CASES[case].matrix(19, 256)
+    x, bias = random(rows, 256), random(19, seed=2)
     assert_close(quantized_linear(x, matrix, bias), expected(x, matrix, bias))
 
 
@@ -130,7 +132,7 @@ def test_odd_sizes(codes: Codes, columns: int, group: int) -> None:
     from quire.ops.triton.quantized_linear import quantized_linear
 
     for rows, zeros in ((1, False), (5, True)):
-        matrix = random_matrix(codes, 13, columns, group, zeros=zeros)
+        matrix = random_matrix(codes, 9, columns, group, zeros=zeros)
         x = random(rows, columns)
         assert_close(quantized_linear(x, matrix, None), expected(x, matrix))
 
@@ -139,7 +141,7 @@ def test_odd_sizes(codes: Codes, columns: int, group: int) -> None:
 def test_other_numbers_of_x(dtype: torch.dtype) -> None:
     from quire.ops.triton.quantized_linear import quantized_linear
 
-    matrix = CASES["int4"].matrix(16, 256)
+    matrix = CASES["int4"].matrix(6, 256)
     for rows in (2, 5):
         x = random(rows, 256, dtype=dtype)
         got = quantized_linear(x, matrix, None)
@@ -152,7 +154,7 @@ def test_one_row_in_fixed_point(case: str) -> None:
     """Small numbers count beside large ones, of zeros alone comes zero, and what is no number stays none."""
     from quire.ops.triton.quantized_linear import quantized_linear
 
-    matrix = CASES[case].matrix(16, 512)
+    matrix = CASES[case].matrix(6, 512)
     x = random(1, 512)
     x[0, 7] = 300.0
     assert_close(quantized_linear(x, matrix, None), expected(x, matrix))
@@ -170,7 +172,7 @@ def test_one_row_in_fixed_point(case: str) -> None:
 def test_columns_may_be_in_another_order() -> None:
     from quire.ops.triton.quantized_linear import quantized_linear
 
-    matrix = CASES["int4"].matrix(16, 256, ordered=True)
+    matrix = CASES["int4"].matrix(6, 256, ordered=True)
     for rows in (1, 6):
         x = random(rows, 256)
         assert_close(quantized_linear(x, matrix, None), expected(x, matrix))
@@ -224,7 +226,7 @@ def test_ggml_types_as_they_are_packed(kind: str) -> None:
     from quire.ops.triton.quantized_linear import quantized_linear
 
     generator = torch.Generator().manual_seed(0)
-    data = torch.randint(0, 50, (12, PACKED[kind].bytes_of(512)), dtype=torch.uint8, generator=generator).to(DEVICE)
+    data = torch.randint(0, 50, (7, PACKED[kind].bytes_of(512)), dtype=torch.uint8, generator=generator).to(DEVICE)
     if kind == "MXFP4":
         data[:, :: PACKED[kind].num_bytes] += 80  # exponents of scales: in the range that sums hold
     matrix = as_matrix(data, kind)

@@ -27,30 +27,31 @@ HEADERS = {"X-Request-Deadline": "1"}
 
 
 document = openapi_document(OPERATIONS, version("quire"))
-schema = schemathesis.openapi.from_dict(document).exclude(path=WAITS_FOR_WORK)
+
+
+IS_SLOW = settings.get_current_profile_name() == "slow"
+CONFIG = schemathesis.Config.from_dict({"phases": {"coverage": {"enabled": IS_SLOW}}})
+"""Coverage is twenty thousand requests that break one rule of the document each; they are made up while tests are
+looked for, which costs every run of pytest half a minute."""
+schema = schemathesis.openapi.from_dict(document, config=CONFIG).exclude(path=WAITS_FOR_WORK)
 
 
 def test_the_server_shows_the_document_that_is_tested_here(fuzzed_server: LiveServer) -> None:
     assert fuzzed_server.get("/openapi.json") == document
 
 
-def ask(case: Any, server: LiveServer) -> None:
+@schema.parametrize()
+@settings(
+    max_examples=1000 if IS_SLOW else 8,
+    derandomize=not IS_SLOW,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+def test_every_route_keeps_to_its_document(case: Any, fuzzed_server: LiveServer) -> None:
     if isinstance(case.body, dict) and not any(name in case.body for name in LENGTHS) and case.method == "POST":
         for prompt, length in (("messages", "max_tokens"), ("prompt", "max_tokens"), ("input", "max_output_tokens")):
             if prompt in case.body and case.path.startswith("/v1/") and not case.path.startswith(READING):
                 case.body[length] = 2
                 break
-    case.call_and_validate(base_url=server.url, checks=CHECKS, headers=HEADERS, timeout=120)
-
-
-@schema.parametrize()
-@settings(max_examples=8, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-def test_every_route_keeps_to_its_document(case: Any, fuzzed_server: LiveServer) -> None:
-    ask(case, fuzzed_server)
-
-
-@pytest.mark.slow
-@schema.parametrize()
-@settings(max_examples=1000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-def test_every_route_keeps_to_its_document_for_longer(case: Any, fuzzed_server: LiveServer) -> None:
-    ask(case, fuzzed_server)
+    case.call_and_validate(base_url=fuzzed_server.url, checks=CHECKS, headers=HEADERS, timeout=120)
