@@ -105,6 +105,11 @@ class ModelFacts:
         return sum(self.weight_bytes.values())
 
     @cached_property
+    def layer_bytes(self) -> dict[Any, list[int]]:
+        """What each layer takes on a device, by how it is held there and what of it: kept by who counts it."""
+        return {}
+
+    @cached_property
     def num_parameters(self) -> int:
         """Tied matrices count once."""
         return self.spec.num_parameters + sum(

@@ -92,7 +92,7 @@ def weights_on_device(model: ModelFacts, holding: Holding, parallel: ParallelCon
 def weights_by_stage(model: ModelFacts, holding: Holding, parallel: ParallelConfig) -> list[int]:
     """Bytes of weights on the fullest device of each pipeline stage."""
     place = fullest_place(model, parallel)
-    layers = [_layer_bytes(model, holding, place, index) for index in range(model.spec.num_layers)]
+    layers = _bytes_of_layers(model, holding, place)
     other = sum(holding.other_bytes(kind, size) for kind, size in model.other_bytes.items())
     rest = -(-other // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size))
     return [
@@ -118,7 +118,7 @@ def stages_of(model: ModelFacts, parallel: ParallelConfig) -> tuple[range, ...]:
             f"most {most}."
         )
     holding, place = Holding(_PLAIN, keep_packed=True), fullest_place(model, parallel)
-    sizes = [_layer_bytes(model, holding, place, index) for index in range(num_layers)]
+    sizes = list(_bytes_of_layers(model, holding, place))
     first, last = range(1), range(num_layers - 1, num_layers)
     sizes[0] += _end_bytes(model, holding, place, first)
     sizes[-1] += _end_bytes(model, holding, place, last)
@@ -129,7 +129,14 @@ def stages_of(model: ModelFacts, parallel: ParallelConfig) -> tuple[range, ...]:
 
 def layer_bytes(model: ModelFacts, holding: Holding, parallel: ParallelConfig, layer: int) -> int:
     """Bytes of one layer's weights on a device."""
-    return _layer_bytes(model, holding, fullest_place(model, parallel), layer)
+    return _bytes_of_layers(model, holding, fullest_place(model, parallel))[layer]
+
+
+def _bytes_of_layers(model: ModelFacts, holding: Holding, place: Place) -> Sequence[int]:
+    kept = model.layer_bytes
+    if (holding, place) not in kept:
+        kept[holding, place] = [_layer_bytes(model, holding, place, index) for index in range(model.spec.num_layers)]
+    return kept[holding, place]
 
 
 def _layer_bytes(model: ModelFacts, holding: Holding, place: Place, layer: int) -> int:

@@ -1,10 +1,10 @@
 """BlockPool: hands out block ids, counts their references and remembers which free ones to reuse last.
 
-Knows nothing of tokens, sequences or bytes. Every operation is O(1) per block.
+Knows nothing of tokens, sequences or bytes. Every operation but `take`, at a start, is O(1) per block.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 LEAST_UNRETAINED = 4
 """One block in so many may be retained: hints of some must not take the cache from all others."""
@@ -62,6 +62,13 @@ class BlockPool:
             refs[block] = 1
             taken.append(block)
         return taken
+
+    def take(self, blocks: Collection[int]) -> None:
+        """Take these blocks, all of them blank, with one reference each; one pass over the others."""
+        if blocks:
+            self._blank = [block for block in self._blank if block not in blocks]
+        for block in blocks:
+            self.refs[block] = 1
 
     def acquire(self, block: int) -> None:
         """One more reference; a cached block leaves the free ones."""

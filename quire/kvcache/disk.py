@@ -53,6 +53,10 @@ class DiskStats:
     """Files in the folder that cannot be used."""
 
 
+def _age(stored: StoredBlock) -> int:
+    return stored.sequence
+
+
 class DiskTier(Tier):
     """Least recently used slots are written over first."""
 
@@ -65,16 +69,13 @@ class DiskTier(Tier):
 
     def restore(self, found: Iterable[StoredBlock], unusable: Iterable[int] = ()) -> None:
         """Take in what an earlier process left; `unusable` slots are never handed out. Comes first, and once."""
-        slots = self.pool.allocate(self.pool.num_blocks)
-        kept: list[int] = []
-        for stored in sorted(found, key=lambda stored: stored.sequence, reverse=True):
-            if self.index.find(stored.group, stored.name) is None:  # of two with one name the younger
-                self._name(stored.slot, stored.group, stored.name, is_retained=stored.is_retained)
-                kept.append(stored.slot)
-        taken = {*kept, *unusable}
-        # low slots are taken first, so that files fill up one after the other
-        self.pool.release([slot for slot in reversed(slots) if slot not in taken])
-        self.pool.release(reversed(kept))
+        by_name = {(stored.group, stored.name): stored for stored in sorted(found, key=_age)}  # of two the younger
+        kept = sorted(by_name.values(), key=_age)
+        slots = [stored.slot for stored in kept]
+        self.pool.take({*slots, *unusable})
+        for stored in kept:
+            self._name(stored.slot, stored.group, stored.name, is_retained=stored.is_retained)
+        self.pool.release(slots)
 
     def has(self, entry: CachedBlock) -> bool:
         """Whether a full block is here; then it counts as just used."""

@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -156,7 +157,12 @@ def _within(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(f"{prefix}.")
 
 
-def _imported_names(module: Module) -> Iterator[tuple[str, int]]:
+@cache
+def _imported_names(module: Module) -> list[tuple[str, int]]:
+    return list(_find_imported_names(module))
+
+
+def _find_imported_names(module: Module) -> Iterator[tuple[str, int]]:
     constants = _string_constants(module.tree)
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):

@@ -62,6 +62,11 @@ def test_few_blocks_are_excused_and_each_says_why() -> None:
     for block in excused:
         assert block.excuse is not None
         assert len(block.excuse.split()) >= 4, block.place
+    for page, blocks in BLOCKS.items():
+        written = re.findall(r"^<!-- slow -->$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert len(written) == sum(block.is_slow for block in blocks), (
+            f"{name(page)}: a remark is not right before its block"
+        )
     remarks = {block.place: block.remark for block in all_blocks() if block.excuse is None}
     assert set(remarks.values()) <= {"", "slow"}, remarks
 

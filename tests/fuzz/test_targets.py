@@ -52,10 +52,12 @@ def test_a_crash_is_found_and_told_once() -> None:
 
 def test_what_lies_behind_several_conditions_is_found_step_by_step() -> None:
     def take(data: bytes) -> None:
-        if data[:1] == b"\x80":
-            if data[1:2] == b"\xff":
-                if data[2:3] == b"\x07":
-                    raise ZeroDivisionError("three bytes in their places")
+        if data[:1] != b"\x80":
+            return
+        if data[1:2] != b"\xff":
+            return
+        if data[2:3] == b"\x07":
+            raise ZeroDivisionError("three bytes in their places")
 
     target, blind = Target("nested", [b"abc"], take), Coverage(folder="elsewhere")
     assert not fuzz(target, executions=8000, coverage=blind).crashes

@@ -151,3 +151,12 @@ def test_only_what_has_a_name_is_retained():
     assert not pool.is_retained(block)
     pool.release([block])
     pool.check()
+
+
+def test_blocks_taken_by_number_are_handed_out_no_more():
+    pool, _ = make_pool(6)
+    pool.take({2, 5})
+    pool.check()
+    assert pool.allocate(4) == [1, 3, 4, 6]
+    pool.release([5])
+    assert pool.allocate() == [5]
