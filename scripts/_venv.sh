@@ -79,6 +79,8 @@ ensure_venv() {
         die "could not put pip into .venv; its output is above."
     quietly "$venv_python" -m pip install --quiet --no-input -e ".${extra:+[$extra]}" ||
         die "could not install the dependencies; pip's output is above."
+    # pip compiles what it copies; the modules of an editable install stay here, and the first start would compile them.
+    quietly "$venv_python" -m compileall -q quire || die "could not compile quire's modules; the output is above."
     "$venv_python" -c 'import quire.ops.cpu._core' 2>/dev/null ||
         say "the native core could not be built, so quire runs on torch's operations; '.venv/bin/pip install -v -e .' shows why."
     fingerprint >"$stamp"

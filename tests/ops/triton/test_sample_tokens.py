@@ -73,7 +73,7 @@ def test_noise_alone_decides() -> None:
     assert len(set(tokens.tolist())) > 30
 
 
-@pytest.mark.parametrize("names", ["k", "p", "m", "kp", "km", "pm", "kpm"])
+@pytest.mark.parametrize("names", rarely(["k", "m", "p", "kp", "km", "pm", "kpm"], every=2))
 @pytest.mark.parametrize("shape", [(1, 5), (6, 1100)])
 def test_filters(names: str, shape: tuple[int, int]) -> None:
     torch.manual_seed(3)
@@ -90,7 +90,7 @@ def peaks_and_masses(logits: Tensor, temperature: Tensor) -> tuple[Tensor, Tenso
 
 @pytest.mark.parametrize(
     ("names", "spread", "on_a_grid", "sample"),
-    rarely(product(["k", "p", "kpm"], [0.01, 4.0, 40.0], [False, True], [16, 2048]), every=5),
+    rarely(product(["k", "p", "kpm"], [0.01, 4.0, 40.0], [False, True], [16, 2048]), every=7),
 )
 def test_what_is_kept(names: str, spread: float, on_a_grid: bool, sample: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly the reference's tokens, but for those too far away ever to be drawn. On a grid, thresholds meet ties; and
