@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quire.multimodal.open_container import open_container
+
 Floats = NDArray[np.float32]
 
 _AT_ONCE = 1 << 16
@@ -177,7 +179,7 @@ def _by_av(data: bytes) -> Sound:
         ) from None
     form = _av_format(data)
     try:
-        container = av.open(io.BytesIO(data), format=form, metadata_errors="ignore")
+        container = open_container(data, form)
         if not container.streams.audio:
             raise NotSound("holds no sound")
         stream = container.streams.audio[0]

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from PIL import Image
 
+from quire.multimodal.open_container import open_container
 from quire.multimodal.pictures import BadMedia, Pictures, check_shape, prepare, whole_size
 from quire.multimodal.recipes import Cooked, Fixed, Frames, Job, Limits, Sampling, Whole
 
@@ -86,10 +87,10 @@ def _format(data: bytes) -> str:
 def _opened(data: bytes, form: str) -> Iterator[tuple[Any, Any]]:
     """A container and its first stream of pictures."""
     try:
-        import av
+        opened = open_container(data, form)
     except ImportError:
         raise BadMedia("the server has no library for videos (`pip install quire[media]` brings it)") from None
-    with av.open(io.BytesIO(data), format=form, metadata_errors="ignore") as container:
+    with opened as container:
         if not container.streams.video:
             raise BadMedia("it holds no pictures")
         stream = container.streams.video[0]

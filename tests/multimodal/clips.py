@@ -16,6 +16,7 @@ def make_clip(
     size: tuple[int, int] = (96, 64),
     form: str = "mp4",
     codec: str = "mpeg4",
+    title: str = "",
     **more: Any,
 ) -> bytes:
     """Pictures that wander, in a file of so many frames a second; `size` is height and width."""
@@ -23,6 +24,8 @@ def make_clip(
     wide = np.asarray(picture(height, width + 4 * count, 3))
     stored = io.BytesIO()
     with av.open(stored, "w", format=form) as container:
+        if title:
+            container.metadata["title"] = title
         stream = container.add_stream(codec, rate=rate, **more)
         stream.width, stream.height = width, height
         stream.pix_fmt = {"gif": "rgb8", "ffv1": "bgr0"}.get(codec, "yuv420p")

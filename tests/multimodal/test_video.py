@@ -173,6 +173,15 @@ def test_files_of_all_kinds_are_read(form: str, codec: str) -> None:
     assert cooked.data == np.stack(wanted).tobytes()
 
 
+@pytest.mark.parametrize("form", ["mp4", "matroska", "avi"])
+def test_a_title_need_not_be_text(form: str) -> None:
+    plain, titled = make_clip(4, 5, form=form), make_clip(4, 5, form=form, title="caf\u00e9 noir")
+    in_latin1 = titled.replace("caf\u00e9".encode(), b"caf\xe9 ")
+    assert in_latin1 != titled
+    recipe = Frames(Fixed((24, 32), None, 3), _ALL)
+    assert cook_video(Job(in_latin1, recipe, _LIMITS)).data == cook_video(Job(plain, recipe, _LIMITS)).data
+
+
 def test_many_frames_are_read_smaller() -> None:
     recipe = Frames(Whole(4, 16, 1 << 20, 3), _ALL, 2)
     cooked = cook_video(Job(make_clip(9, 5), recipe, Limits(6400)))
