@@ -42,8 +42,13 @@ def heavy_modules_after(code: str, *arguments: str) -> list[str]:
 
 
 @cache
+def package() -> rules.Package:
+    return rules.read_package(ROOT)
+
+
+@cache
 def torch_free_modules() -> list[rules.Module]:
-    return list(rules.torch_free_modules(rules.read_package(ROOT)))
+    return list(rules.torch_free_modules(package()))
 
 
 def torch_free_names(place: str) -> list[str]:
@@ -73,7 +78,7 @@ def test_a_front_loads_nothing_heavy() -> None:
     """It talks to clients and to engines; tensors are the engines'."""
     modules = [
         module.name
-        for module in rules.read_package(ROOT).modules.values()
+        for module in package().modules.values()
         if module.place.startswith(("server.", "serving."))
     ]
     fronts = [name for name in modules if not name.endswith(("serving.child", "serving.runner"))]

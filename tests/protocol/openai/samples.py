@@ -1,5 +1,6 @@
 """Values at the bounds of a JSON schema: those it allows, and their nearest neighbours that it does not."""
 
+from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -69,7 +70,13 @@ def _good_texts(schema: Schema) -> list[str]:
     if "contentMediaType" in schema:
         return ['{"a": [1]}', ""]
     lengths = (schema.get("minLength", 0), schema["maxLength"]) if "maxLength" in schema else ()
-    return ["x" * length for length in lengths] or ["request-1"]
+    return [_text(length) for length in lengths] or ["request-1"]
+
+
+@lru_cache(maxsize=8)
+def _text(length: int) -> str:
+    """Kept, as a schema allows texts of a quarter of a gigabyte in many places: each would take its time and memory."""
+    return "x" * length
 
 
 def _good_lists(schema: Schema) -> list[Any]:
@@ -99,7 +106,7 @@ def _bad(kind: str, schema: Schema) -> list[Any]:
         case "string":
             if "pattern" in schema:
                 return ["", "a b", "a\n", "x" * 129]
-            return ["x" * (schema["maxLength"] + 1), *([""] if schema.get("minLength") else [])]
+            return [_text(schema["maxLength"] + 1), *([""] if schema.get("minLength") else [])]
         case "array":
             item = good(schema["items"])[0]
             most = schema["maxItems"]  # checking a list of millions would take minutes
