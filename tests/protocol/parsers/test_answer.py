@@ -15,7 +15,6 @@ every_format = pytest.mark.parametrize("name", list(CALL_FORMATS))
 
 
 @every_format
-@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_pieces_add_up_to_the_whole(name: str, data: st.DataObject) -> None:
     text = data.draw(spoken.answers(name))
@@ -75,7 +74,6 @@ def test_a_special_token_is_never_cut_in_two() -> None:
 
 
 @every_format
-@settings(max_examples=100, deadline=None)
 @given(calls=spoken.spoken_calls, sizes=spoken.sizes)
 def test_calls_are_read_as_they_were_written(name: str, calls: list, sizes: list[int]) -> None:
     message = read(CALL_FORMATS[name], spoken.written(name, calls), sizes)
@@ -85,7 +83,6 @@ def test_calls_are_read_as_they_were_written(name: str, calls: list, sizes: list
 
 
 @every_format
-@settings(max_examples=60, deadline=None)
 @given(calls=spoken.spoken_calls, cut=st.integers(0, 400))
 def test_a_call_that_is_cut_off_keeps_what_came_before_it(name: str, calls: list, cut: int) -> None:
     text = spoken.written(name, calls)
