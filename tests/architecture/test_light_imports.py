@@ -76,11 +76,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_a_front_loads_nothing_heavy() -> None:
     """It talks to clients and to engines; tensors are the engines'."""
-    modules = [
-        module.name
-        for module in package().modules.values()
-        if module.place.startswith(("server.", "serving."))
-    ]
+    modules = [module.name for module in package().modules.values() if module.place.startswith(("server.", "serving."))]
     fronts = [name for name in modules if not name.endswith(("serving.child", "serving.runner"))]
     assert "quire.server.run" in fronts
     assert heavy_modules_after(IMPORT_ALL, *fronts) == []
