@@ -35,11 +35,6 @@ def decide_vision(
         spec = model.spec.joint.tower
     if spec is None and audio is None:
         return VisionRoom(0, 0, 0)
-    if asked.scheduler.speculation() is not None and model.spec.position_axes > 1:
-        raise ConfigError(
-            f"{model.name} counts positions on several axes, and drafts are not placed on them; leave "
-            "--speculative-config out."
-        )
     if model.mmproj is not None:
         reason = "asked for" if asked.model.mmproj is not None else "lies beside the model; --mmproj none leaves it out"
         choices.append(Choice("mmproj", os.path.basename(model.mmproj), reason))

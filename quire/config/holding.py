@@ -6,7 +6,7 @@ from itertools import groupby
 
 from quire.config.dtypes import COMPUTE_DTYPES, dtype_bytes
 from quire.config.facts import ModelFacts
-from quire.core.ggml_types import IN_PLANES, PACKED
+from quire.core.ggml_types import IN_PLANES, PACKED, bytes_in_planes
 from quire.core.quantized import multiplies_experts
 from quire.spec.layout import HeadParts
 from quire.spec.matrix import MatrixSpec, Part
@@ -23,8 +23,6 @@ _GROUP_BYTES = {_IN_4_BITS: 20, _IN_8_BITS: 34, _CONVERTED: 34, _MXFP4: 17}
 
 _PLAIN = "float16"
 """In which the core holds numbers of 8 bits or fewer that it takes apart."""
-_MXFP4_IN_PLANES = 18
-"""The same where the core does not compute, and the scale becomes a bfloat16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,8 @@ class Holding:
             return num_elements * dtype_bytes(self.dtype)
         if self.keep_packed and scheme is not None:
             return scheme.held_bytes(part.rows, matrix.columns)
-        if self.keep_packed and kind == _MXFP4:
-            return num_elements // _GROUP * _MXFP4_IN_PLANES
+        if self.keep_packed and kind in IN_PLANES and (self.on_gpu or matrix.experts):
+            return bytes_in_planes(kind, num_elements)
         if self.keep_packed and kind in PACKED:
             return PACKED[kind].bytes_of(num_elements)
         return num_elements * dtype_bytes(self.dtype)

@@ -92,10 +92,32 @@ def ggml_type(number: int, tensor: str, source: str) -> GGMLType:
     return _BY_NUMBER[number]
 
 
-IN_PLANES = frozenset(
-    {
-        *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"),
-        "MXFP4",
-    }
-)
-"""Types that kernels of GPUs multiply by as they are packed; others are expanded."""
+IN_PLANES = {
+    "Q4_0": 18,
+    "Q4_1": 20,
+    "Q5_0": 22,
+    "Q5_1": 24,
+    "Q8_0": 34,
+    "Q2_K": 100,
+    "Q3_K": 114,
+    "Q4_K": 148,
+    "Q5_K": 180,
+    "Q6_K": 210,
+    "IQ2_XXS": 106,
+    "IQ2_XS": 114,
+    "IQ2_S": 114,
+    "IQ3_XXS": 138,
+    "IQ3_S": 138,
+    "IQ4_NL": 18,
+    "IQ4_XS": 138,
+    "TQ1_0": 68,
+    "TQ2_0": 68,
+    "MXFP4": 18,
+    "NVFP4": 40,
+}
+"""Bytes of a block in planes, for types that kernels of GPUs multiply by as they are packed; others are expanded."""
+
+
+def bytes_in_planes(kind: str, num_elements: int) -> int:
+    """Of a type in `IN_PLANES`."""
+    return num_elements // PACKED[kind].block * IN_PLANES[kind]

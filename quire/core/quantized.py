@@ -2,9 +2,13 @@
 
 from typing import Literal
 
-Codes = Literal["fp8_e4m3", "fp8_e5m2", "int8", "int6", "int5", "int4", "int3", "int2", "nf4", "iq4", "fp4"]
-"""What one stored number means: a small float, a whole number, or a place in a table of 16 values: NF4's, IQ4's, or the
-floats of four bits (E2M1) that MXFP4 has.
+Codes = (
+    Literal["fp8_e4m3", "fp8_e5m2"]
+    | Literal["int8", "int6", "int5", "int4", "int3", "int2"]
+    | Literal["nf4", "iq4", "iq3_xxs", "iq3_s", "iq2", "fp4"]
+)
+"""What one stored number means: a small float, a whole number, or a place in a table of 8 or 16 values: NF4's, those of
+ggml's IQ types, or the floats of four bits (E2M1) that MXFP4 has.
 """
 
 Activations = Literal["as they are", "a scale each token", "a scale each group", "one scale"]
@@ -14,8 +18,8 @@ PLANES: dict[Codes, tuple[int, int]] = {
     **dict.fromkeys(("fp8_e4m3", "fp8_e5m2", "int8"), (8, 0)),
     "int6": (4, 2),
     "int5": (4, 1),
-    **dict.fromkeys(("int4", "nf4", "iq4", "fp4"), (4, 0)),
-    "int3": (2, 1),
+    **dict.fromkeys(("int4", "nf4", "iq4", "iq3_xxs", "iq3_s", "fp4"), (4, 0)),
+    **dict.fromkeys(("int3", "iq2"), (2, 1)),
     "int2": (2, 0),
 }
 """Bits of a code that lie in a matrix's `values`, and those above them, which lie in `high`."""

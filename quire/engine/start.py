@@ -14,7 +14,6 @@ from quire.config.resolve_embedding import resolve_embedding
 from quire.config.resolved import DraftPlan, Resolved
 from quire.core.errors import CheckpointError, ConfigError, DoesNotFit
 from quire.engine.assemble import make_engine_scheduler, make_scheduler
-from quire.engine.draft_plan import plan_checked_drafter
 from quire.engine.loop import EngineLoop
 from quire.engine.open_disk import open_disk
 from quire.engine.plugin_clashes import check_clashes
@@ -23,6 +22,7 @@ from quire.executor.base import Executor
 from quire.executor.inline import local_device_facts, start_inline, start_inline_pooling
 from quire.executor.start_ranks import start_ranks
 from quire.lora.registry import with_targets
+from quire.models.loading.drafter import plan_drafter
 from quire.models.loading.drafting_method import with_drafting_method
 from quire.models.loading.header import read_model_facts
 from quire.models.loading.sentence_settings import read_sentence_settings
@@ -76,7 +76,7 @@ def start_loop(
     clock.done("finding the device")
 
     def drafter_of(asked: EngineConfig, device: DeviceFacts) -> DraftPlan | HeadFacts | None:
-        return plan_checked_drafter(asked, path, facts, device)
+        return plan_drafter(asked, path, facts, device)
 
     try:
         drafter = drafter_of(asked, device)

@@ -67,7 +67,7 @@ def _nearest(values: Tensor, codes: Codes, zeros: Tensor | None) -> Tensor:
         table = torch.tensor(NF4, device=values.device)
         return torch.bucketize(values, (table[1:] + table[:-1]) / 2).to(torch.uint8)
     if codes == "fp4":
-        sizes = torch.tensor(FP4[:8], device=values.device)
+        sizes = torch.tensor(FP4, device=values.device)
         nearest = torch.bucketize(values.abs(), (sizes[1:] + sizes[:-1]) / 2).to(torch.uint8)
         return torch.where(values < 0, nearest | 8, nearest)
     if zeros is not None:

@@ -93,7 +93,7 @@ def start_worker(
         helper=_expert_helper(model, resolved, peers, device),
         speculation=resolved.speculation,
         adapters=_adapters(resolved, spec, model, device),
-        drafter=start_drafter(resolved, spec, model, device, core, clock, peers),
+        drafter=start_drafter(path, resolved, spec, model, device, core, clock, peers),
         copies=start_expert_copies(described, resolved, model, device, layers),
         media=start_media(spec, model, resolved, device),
         stage=stage,

@@ -21,8 +21,10 @@ from quire.spec.draft_head import head_kind
 from quire.spec.model import ModelSpec
 from quire.spec.rank import Place, rank_spec
 from quire.spec.share import Share
+from quire.text.vocabulary_map import map_vocabulary
 from quire.worker.cpu_core import CpuCore, open_cache
 from quire.worker.speculative.draft_model import DraftModel
+from quire.worker.speculative.draft_vocabulary import DraftVocabulary
 from quire.worker.speculative.features import Features
 from quire.worker.speculative.loaded_head import LoadedHead
 from quire.worker.start_model import own_model
@@ -30,6 +32,7 @@ from quire.worker.weight_methods import method_of, schemes_of, shares_of
 
 
 def start_drafter(
+    path: Path,
     resolved: Resolved,
     spec: ModelSpec,
     large: LanguageModel | FallbackDecoder,
@@ -38,28 +41,37 @@ def start_drafter(
     clock: StartClock,
     peers: Peers | None,
 ) -> DraftModel | LoadedHead | None:
-    """What drafts for a model, where that has weights of its own; `spec` is that of all ranks together."""
+    """What drafts for the model at `path`, where that has weights of its own; `spec` is that of all ranks together."""
     if resolved.draft is not None:
-        return _draft_model(resolved.draft, device, core, clock, peers)
+        return _draft_model(resolved.draft, path, spec.vocab_size, device, core, clock, peers)
     if resolved.head is None:
         return None
     return _draft_head(resolved.head, resolved, spec, large, device, core, clock, peers)
 
 
 def _draft_model(
-    draft: DraftPlan, device: torch.device, core: CpuCore | None, clock: StartClock, peers: Peers | None
+    draft: DraftPlan,
+    large_path: Path,
+    large_vocab_size: int,
+    device: torch.device,
+    core: CpuCore | None,
+    clock: StartClock,
+    peers: Peers | None,
 ) -> DraftModel:
     """The model that drafts, with its weights; or a rank's part of it, where it is cut as the large one is."""
     path, resolved = Path(draft.path), draft.resolved
+    described = describe_local(path, "quire")
+    vocab_size = described.matched.spec.vocab_size
+    words = map_vocabulary(large_path, large_vocab_size, path, vocab_size)
     own_core = None
     if core is not None and resolved.cpu_core:
         own_core = CpuCore(core.machine, open_cache(path, resolved))
     # of a pipeline it is all on the last stage
     sharers = Peers(peers.group, None) if peers is not None and resolved.tensor_parallel_size > 1 else None
-    described = describe_local(path, "quire")
     model = own_model(described, resolved, device, own_core, clock, None, sharers, in_background=False)
     clock.done("the model that drafts")
-    return DraftModel(model, resolved.kv, own_core)
+    vocabulary = None if words is None else DraftVocabulary(words, vocab_size, device)
+    return DraftModel(model, resolved.kv, own_core, vocabulary)
 
 
 def _draft_head(

@@ -32,7 +32,8 @@ ALLOWED_ROOMS: dict[str, frozenset[str]] = {
         "scheduler": "core config kvcache",
         "models": "core spec config ops parallel layers multimodal",
         "lora": "core spec config models.loading",
-        "worker": "core spec config observe ops parallel layers models lora multimodal sampling kvcache",
+        "worker": "core spec config observe ops parallel layers models lora multimodal sampling kvcache "
+        "text.vocabulary_map",
         "executor": "core spec config observe worker",
         "text": "core config models.loading",
         "protocol": "core config sampling.grammar text",

@@ -85,13 +85,13 @@ def test_pictures_are_turned_as_their_exif_says() -> None:
 @pytest.mark.parametrize("images", [[], [(90, 161)], [(90, 161), (221, 60)]], ids=["none", "one", "two"])
 def test_greedy_answers_are_those_of_transformers(tiny: TinyVision, llm: LLM, images: list[tuple[int, int]]) -> None:
     pictures = [picture(*size, seed) for seed, size in enumerate(images)]
-    prompt = _prompt(tiny, llm, len(images))
+    prompt = tiny.prompt(len(images))
     assert _answer(llm, prompt, pictures) == tiny.greedy(prompt, pictures)
 
 
 def test_logits_are_those_of_transformers(tiny: TinyVision, llm: LLM) -> None:
     pictures = [picture(90, 161, 1), picture(60, 60, 2)]
-    prompt = _prompt(tiny, llm, 2)
+    prompt = tiny.prompt(2)
     with torch.inference_mode():
         wanted = torch.log_softmax(tiny.model(**tiny.prepared(prompt, pictures)).logits[0, -1], dim=-1)
     params = SamplingParams(temperature=0, max_tokens=1, logprobs=20)
@@ -110,7 +110,7 @@ def test_chunks_may_cut_inside_an_image(tiny: TinyVision, budget: int) -> None:
     settings = {"max_num_batched_tokens": budget, "max_num_seqs": 2, "gpu_memory_utilization": 0.05}
     llm = LLM(str(tiny.folder), dtype="float32", **settings)
     try:
-        prompt = _prompt(tiny, llm, 2)
+        prompt = tiny.prompt(2)
         wanted = tiny.greedy(prompt, pictures, 8)
         assert _answer(llm, prompt, pictures, 8) == wanted
         assert _answer(llm, prompt, pictures, 8) == wanted, "out of the prefix cache"
@@ -122,18 +122,13 @@ def test_chunks_may_cut_inside_an_image(tiny: TinyVision, budget: int) -> None:
 def test_prompts_of_all_kinds_share_steps(tiny: TinyVision, llm: LLM) -> None:
     counts = (0, 1, 2, 0, 1)
     pictures = [[picture(50 + 20 * place, 70, place + number) for number in range(n)] for place, n in enumerate(counts)]
-    prompts = [_prompt(tiny, llm, count) for count in counts]
+    prompts = [tiny.prompt(count) for count in counts]
     given = [
         {"prompt_token_ids": prompt, "multi_modal_data": {"image": images}}
         for prompt, images in zip(prompts, pictures, strict=True)
     ]
     found = [list(output.outputs[0].token_ids) for output in llm.generate(given, GREEDY, use_tqdm=False)]
     assert found == [tiny.greedy(prompt, images) for prompt, images in zip(prompts, pictures, strict=True)]
-
-
-def _prompt(tiny: TinyVision, llm: LLM, count: int) -> list[int]:
-    text = "".join(f"Here is number {number}: {tiny.mark} and " for number in range(count)) + "what is it?"
-    return llm.get_tokenizer().encode(text, add_special_tokens=False)
 
 
 def _answer(llm: LLM, prompt: list[int], images: list[Image.Image], count: int = 32) -> list[int]:

@@ -93,6 +93,12 @@ class TinyVision:
             given.pop(name, None)
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **given}
 
+    def prompt(self, count: int) -> list[int]:
+        """A question about so many images."""
+        text = "".join(f"Here is number {number}: {self.mark} and " for number in range(count)) + "what is it?"
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
     @property
     def video_mark(self) -> str:
         return "<|vision_start|><|video_pad|><|vision_end|>" if "qwen" in self.name else "<video>"

@@ -1,26 +1,29 @@
 """A small model that drafts: the same answers, drafts that are all right where both models are one, and refusals."""
 
 import json
-from dataclasses import replace
+import random
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from msgspec import structs
+from safetensors.torch import load_file, save_file
 
 from quire.config.engine import EngineConfig
 from quire.core.errors import ConfigError
 from quire.core.prompt import Prompt
-from quire.engine.draft_plan import plan_checked_drafter
 from quire.engine.loop import EngineLoop
 from quire.engine.start import start_loop
-from quire.executor.inline import local_device_facts
-from quire.models.loading.header import read_model_facts
 from quire.scheduler.draft_length import DraftLength
 from tests.ops.cpu.machines import needs_core
 from tests.tiny_model import make_text_model
 from tests.worker.speculation import Answers, as_on_a_gpu, requests, run, start
 from tests.worker.test_speculation import PARAMS, Prepare, as_it_is
+
+NUM_SPECIAL = 3
+"""Tokens of the tiny tokenizer that stand for no text."""
 
 
 @pytest.fixture(scope="module")
@@ -133,20 +136,52 @@ def test_blocks_have_room_for_both_models(path: Path, small: Path) -> None:
     assert both.kv.num_blocks < alone.kv.num_blocks
 
 
-def test_another_vocabulary_is_refused(path: Path, tmp_path: Path) -> None:
+def in_another_vocabulary(path: Path, folder: Path, more: int) -> Path:
+    """The same model with its ordinary tokens in another order, and rows behind them that stand for no token."""
+    shutil.copytree(path, folder)
+    tokenizer = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))
+    letters = [token for token, number in tokenizer["model"]["vocab"].items() if number >= NUM_SPECIAL]
+    random.Random(5).shuffle(letters)
+    order = [tokenizer["model"]["vocab"][letter] for letter in letters]
+    tokenizer["model"]["vocab"] |= {letter: NUM_SPECIAL + place for place, letter in enumerate(letters)}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": config["vocab_size"] + more}))
+    tensors = load_file(path / "model.safetensors")
+    rows = torch.tensor([*range(NUM_SPECIAL), *order])
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        tensors[name] = torch.cat((tensors[name][rows], torch.full((more, tensors[name].shape[1]), 9.0)))
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("compute", "prepare"), [("exact", as_on_a_gpu), pytest.param("fast", as_it_is, marks=needs_core)]
+)
+@pytest.mark.parametrize("params", [{"temperature": 0.0}, {"temperature": 0.9, "top_p": 0.9}])
+def test_a_vocabulary_of_its_own_loses_no_draft_that_both_know(
+    path: Path, tmp_path: Path, compute: str, prepare: Prepare, params: dict[str, Any]
+) -> None:
+    small = in_another_vocabulary(path, tmp_path / "small", more=8)
+    asked = requests([params] * 4)
+    settings = {"cpu_compute": compute, "enable_prefix_caching": False}
+    loop = prepare(start(path, drafting(small), **settings))
+    assert run(loop, asked) == run(prepare(start(path, None, **settings)), asked)
+    assert loop.scheduler.drafts.tokens > 40
+    assert loop.scheduler.drafts.share_accepted > 0.97  # the numbers of padding's rows may be drawn here, not there
+
+
+def test_a_vocabulary_that_shares_nothing_is_refused(path: Path, tmp_path: Path) -> None:
     other = make_text_model(tmp_path / "other").path
     tokenizer = json.loads((other / "tokenizer.json").read_text(encoding="utf-8"))
     vocabulary = tokenizer["model"]["vocab"]
-    one, two = list(vocabulary)[7:9]
-    vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
+    tokenizer["model"]["vocab"] = {f"Ġ{token}": number for token, number in vocabulary.items()}
+    tokenizer["model"]["unk_token"] = None
+    tokenizer["added_tokens"] = []
     (other / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"whose token \d+ is .* must have the same tokenizer"):
+    (other / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"other cannot draft for .* have no token in common; give a smaller model"):
         start(path, drafting(other))
-    facts = read_model_facts(str(path))
-    wider = replace(facts, spec=replace(facts.spec, vocab_size=facts.spec.vocab_size + 8))
-    asked = EngineConfig.from_flat(model=str(path), speculative_config=drafting(path))
-    with pytest.raises(ConfigError, match=r"with 199 tokens, and .* has 207; .* must have the same vocabulary"):
-        plan_checked_drafter(asked, path, wider, local_device_facts())
 
 
 def test_a_large_model_of_windows_alone_has_no_place_for_it(path: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What drafts for a model, a smaller one or a head, as its files tell it, planned for the ranks of the large one.
 
-Every rank comes to the same plan by itself. Whether both models have one tokenizer is for the engine to look at.
+Every rank comes to the same plan by itself. Which tokens a smaller model shares with the large one is found when it is
+loaded.
 """
 
 from collections.abc import Callable
@@ -44,7 +45,7 @@ def plan_drafter(
     if has_head(speculation.method):
         return _plan_head(asked, speculation, path, large, device)
     small_path, small = (find or _find_small)(speculation)
-    _check_small(small, small_path, large)
+    _check_small(small, small_path)
     return _plan_small(asked, small_path, small, device)
 
 
@@ -53,18 +54,13 @@ def _find_small(speculation: Speculation) -> Small:
     return path, read_model_facts(str(path), mmproj=NO_MMPROJ)
 
 
-def _check_small(small: ModelFacts, path: Path, large: ModelFacts) -> None:
-    """Refuse a model that cannot draft for the large one."""
+def _check_small(small: ModelFacts, path: Path) -> None:
+    """Refuse a model that cannot draft for another."""
     told = f"{SETTING} has the model {path.name}"
     if not (small.spec.generates and small.spec.is_described):
         raise ConfigError(f"{told}, which is no decoder of quire's own families; give one that is.")
     if not all(isinstance(cache, KeyValueCache) for cache in small.spec.caches):
         raise ConfigError(f"{told}, some layers of which keep no keys and values; give one of attention alone.")
-    if small.spec.vocab_size != large.spec.vocab_size:
-        raise ConfigError(
-            f"{told} with {small.spec.vocab_size:,} tokens, and {large.name} has {large.spec.vocab_size:,}; a model "
-            "that drafts must have the same vocabulary: give a smaller one of the same family."
-        )
 
 
 def _plan_small(asked: EngineConfig, path: Path, small: ModelFacts, device: DeviceFacts) -> DraftPlan:

@@ -1,4 +1,4 @@
-"""DraftModelProposer: a smaller model of the same vocabulary writes the drafts.
+"""DraftModelProposer: a smaller model writes the drafts, in the same vocabulary or in its own.
 
 It keeps KV of its own in the same blocks: wherever a token of the large model lies, its own lies in the same slot of
 memory beside it. It draws with the noise that the large model will draw with, so that both agree as often as they can.
@@ -25,6 +25,7 @@ from quire.worker.cpu_core import CpuCore
 from quire.worker.rank_sampler import RankSampler
 from quire.worker.recorded import RecordedModel
 from quire.worker.speculative.draft_rows import DraftRows
+from quire.worker.speculative.draft_vocabulary import DraftVocabulary
 from quire.worker.speculative.following import FollowingProposer
 
 
@@ -36,6 +37,8 @@ class DraftModel:
     layout: KVLayout
     core: CpuCore | None
     """The native core, where that computes it."""
+    vocabulary: DraftVocabulary | None = None
+    """None: that of the large model."""
     taps: tuple[int, ...] = ()
     """It reads tokens, and no layer of the large model."""
 
@@ -68,6 +71,7 @@ class DraftModelProposer(FollowingProposer):
             computed = RecordedModel(draft.module, self._kv, draft.core.machine)
         self._forward: Callable[..., Tensor] = computed
         self._logits = computed.logits
+        self._vocabulary = draft.vocabulary
         self._last_position = min(draft.module.spec.max_position, limits.max_model_len) - 1
         self._states = RowStates(
             tokens=states.tokens,
@@ -89,6 +93,8 @@ class DraftModelProposer(FollowingProposer):
             step = decode_inputs(rows, self._states, block_size=self._block_size, max_blocks=max_blocks, count=tokens)
             hidden = self._compute(step)
             logits = self._logits(hidden[tokens - 1 :: tokens].contiguous())
+            if self._vocabulary is not None:
+                logits = self._vocabulary.logits(logits)
             positions = computed + number + 1
             drawn, _ = self._sampler.draw(logits, rows, positions, plain)
             self._tokens.index_put_((rows, positions.clamp(max=last)), drawn.to(torch.int32))
@@ -103,7 +109,8 @@ class DraftModelProposer(FollowingProposer):
 
     def _compute(self, step: StepTensors) -> Tensor:
         positions = step.positions.clamp(max=self._last_position)
-        return self._forward(step.input_ids, positions, make_batch(step, self._kv, attend=self._attend))
+        input_ids = step.input_ids if self._vocabulary is None else self._vocabulary.read(step.input_ids)
+        return self._forward(input_ids, positions, make_batch(step, self._kv, attend=self._attend))
 
     def _layer(self, index: int) -> KVLayer:
         (keys, values), group = self._storage.layer(index)

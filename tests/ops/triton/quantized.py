@@ -62,7 +62,7 @@ def random_matrix(
 
 
 def _scales(codes: Codes, rows: int, columns: int, group: int, generator: torch.Generator) -> Tensor:
-    spread = {"nf4": 0.6, "iq4": 70.0, "fp4": 3.0}.get(
+    spread = {"nf4": 0.6, "iq4": 70.0, "fp4": 3.0, "iq3_s": 9.0, "iq3_xxs": 9.0, "iq2": 3.5}.get(
         codes, 1.0 if codes.startswith("fp8") else 0.3 * 2 ** sum(PLANES[codes])
     )
     return (0.5 + torch.rand(rows, -(-columns // group), generator=generator)) / spread / columns**0.5

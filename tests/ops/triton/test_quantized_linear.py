@@ -54,6 +54,10 @@ CASES = {
     "Q3_K": Case("int3", 16, {"supers": True}),
     "Q2_K": Case("int2", 16, {"mins": True, "supers": True}),
     "IQ4_XS": Case("iq4", 32, {"supers": True}),
+    "IQ3_S": Case("iq3_s", 32, {"supers": True}),
+    "IQ2_XS": Case("iq2", 16, {"supers": True}),
+    "IQ2_XXS": Case("iq2", 32, {"supers": True}),
+    "NVFP4": Case("fp4", 16),
 }
 WAYS = {
     "cuda": ("cuda", 4, 512, 1, 1, 1),

@@ -8,41 +8,33 @@ IQ2_S    d 2 | codes 32 | signs 32 | high code bits 8 | scales 8
 import torch
 from torch import Tensor
 
-from quire.ops.reference.gguf.codebooks import codebook, even_signs
-from quire.ops.reference.gguf.unpack import fields, half, signs, unsigned16, unsigned32
+from quire.ops.reference.gguf.codebooks import even_signs
+from quire.ops.reference.gguf.grids import GridBlocks, grid_blocks
+from quire.ops.reference.gguf.unpack import fields, unsigned16, unsigned32
 
 
-def iq2_xxs(blocks: Tensor) -> Tensor:
-    scales, factors = scaled_signs(unsigned32(blocks[:, 2:])[:, 1::2])
-    scales = half(blocks[:, :2]) * scales * 0.25
-    codes = blocks[:, 2:].reshape(-1, 8, 8)[:, :, :4]
-    magnitudes = codebook("IQ2_XXS", blocks.device)[codes.long()]
-    return (scales.view(-1, 8, 1, 1) * magnitudes * factors).view(-1, 256)
+def iq2_xxs(blocks: Tensor) -> GridBlocks:
+    scales, signs = scales_and_signs(unsigned32(blocks[:, 2:])[:, 1::2])
+    rows = blocks[:, 2:].reshape(-1, 8, 8)[:, :, :4]
+    return grid_blocks("IQ2_XXS", "iq2", rows, signs, scales, blocks[:, :2])
 
 
-def iq2_xs(blocks: Tensor) -> Tensor:
+def iq2_xs(blocks: Tensor) -> GridBlocks:
     packed = unsigned16(blocks[:, 2:66])
-    magnitudes = codebook("IQ2_XS", blocks.device)[packed & 511]
-    factors = signs(even_signs(blocks.device)[packed >> 9])
-    return _sixteens(blocks, blocks[:, 66:], magnitudes, factors)
+    signs = even_signs(blocks.device)[packed >> 9]
+    return grid_blocks("IQ2_XS", "iq2", packed & 511, signs, fields(blocks[:, 66:], 4, 1), blocks[:, :2])
 
 
-def iq2_s(blocks: Tensor) -> Tensor:
-    codes = blocks[:, 2:34].long() | fields(blocks[:, 66:74], 2, 1).long() << 8
-    return _sixteens(blocks, blocks[:, 74:], codebook("IQ2_S", blocks.device)[codes], signs(blocks[:, 34:66]))
+def iq2_s(blocks: Tensor) -> GridBlocks:
+    rows = blocks[:, 2:34].long() | fields(blocks[:, 66:74], 2, 1).long() << 8
+    return grid_blocks("IQ2_S", "iq2", rows, blocks[:, 34:66], fields(blocks[:, 74:], 4, 1), blocks[:, :2])
 
 
-def scaled_signs(packed: Tensor) -> tuple[Tensor, Tensor]:
+def scales_and_signs(packed: Tensor) -> tuple[Tensor, Tensor]:
     """32-bit words that hold a scale in their highest four bits and below it four codes of eight signs.
 
-    [blocks, 8] to scales of [blocks, 8] and factors of [blocks, 8, 4, 8].
+    [blocks, 8] to scales of [blocks, 8] and signs of uint8 [blocks, 32], a bit each.
     """
     shifts = torch.tensor((0, 7, 14, 21), device=packed.device)
     codes = (packed.unsqueeze(-1) >> shifts) & 127
-    return 0.5 + (packed >> 28).float(), signs(even_signs(packed.device)[codes])
-
-
-def _sixteens(blocks: Tensor, scales: Tensor, magnitudes: Tensor, factors: Tensor) -> Tensor:
-    """Scale groups of sixteen elements; magnitudes and factors are [blocks, 32, 8]."""
-    groups = half(blocks[:, :2]) * (0.5 + fields(scales, 4, 1).float()) * 0.25
-    return (groups.view(-1, 16, 1, 1) * magnitudes.view(-1, 16, 2, 8) * factors.view(-1, 16, 2, 8)).view(-1, 256)
+    return packed >> 28, even_signs(packed.device)[codes].view(-1, 32)

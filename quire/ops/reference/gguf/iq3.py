@@ -6,21 +6,16 @@ IQ3_S    d 2 | codes 64 | high code bits 8 | signs 32 | scales 4
 
 from torch import Tensor
 
-from quire.ops.reference.gguf.codebooks import codebook
-from quire.ops.reference.gguf.iq2 import scaled_signs
-from quire.ops.reference.gguf.unpack import fields, half, signs, unsigned32
+from quire.ops.reference.gguf.grids import GridBlocks, grid_blocks
+from quire.ops.reference.gguf.iq2 import scales_and_signs
+from quire.ops.reference.gguf.unpack import fields, unsigned32
 
 
-def iq3_xxs(blocks: Tensor) -> Tensor:
-    scales, factors = scaled_signs(unsigned32(blocks[:, 66:]))
-    scales = half(blocks[:, :2]) * scales * 0.5
-    magnitudes = codebook("IQ3_XXS", blocks.device)[blocks[:, 2:66].long()]
-    return (scales.view(-1, 8, 1, 1) * magnitudes.view(-1, 8, 4, 8) * factors).view(-1, 256)
+def iq3_xxs(blocks: Tensor) -> GridBlocks:
+    scales, signs = scales_and_signs(unsigned32(blocks[:, 66:]))
+    return grid_blocks("IQ3_XXS", "iq3_xxs", blocks[:, 2:66], signs, scales, blocks[:, :2])
 
 
-def iq3_s(blocks: Tensor) -> Tensor:
-    scales = half(blocks[:, :2]) * (1 + 2 * fields(blocks[:, 106:], 4, 1).float())
-    codes = blocks[:, 2:66].long() | fields(blocks[:, 66:74], 1, 1).long() << 8
-    magnitudes = codebook("IQ3_S", blocks.device)[codes]
-    factors = signs(blocks[:, 74:106]).view(-1, 8, 4, 8)
-    return (scales.view(-1, 8, 1, 1) * magnitudes.view(-1, 8, 4, 8) * factors).view(-1, 256)
+def iq3_s(blocks: Tensor) -> GridBlocks:
+    rows = blocks[:, 2:66].long() | fields(blocks[:, 66:74], 1, 1).long() << 8
+    return grid_blocks("IQ3_S", "iq3_s", rows, blocks[:, 74:106], fields(blocks[:, 106:], 4, 1), blocks[:, :2])

@@ -28,8 +28,8 @@ def mxfp4(blocks: Tensor) -> Tensor:
 
 
 def nvfp4(blocks: Tensor) -> Tensor:
-    scales = _half_of_e4m3(blocks[:, :4]).unsqueeze(2)
-    return (scales * _values(blocks[:, 4:], 8).view(-1, 4, 16)).view(-1, 64)
+    scales = unsigned_e4m3(blocks[:, :4]).unsqueeze(2)
+    return (0.5 * scales * _values(blocks[:, 4:], 8).view(-1, 4, 16)).view(-1, 64)
 
 
 def _values(data: Tensor, width: int) -> Tensor:
@@ -37,8 +37,8 @@ def _values(data: Tensor, width: int) -> Tensor:
     return table[fields(data, 4, width).long()]
 
 
-def _half_of_e4m3(data: Tensor) -> Tensor:
+def unsigned_e4m3(data: Tensor) -> Tensor:
     """The sign bit is not looked at, and the code that would be NaN counts as zero."""
     exponent, mantissa = (data >> 3 & 15).float(), (data & 7).float()
     values = torch.where(exponent == 0, mantissa * 2**-9, (1 + mantissa / 8) * torch.exp2(exponent - 7))
-    return torch.where((data == 0) | (data == 0x7F), 0.0, values * 0.5)
+    return torch.where((data == 0) | (data == 0x7F), 0.0, values)

@@ -1,7 +1,8 @@
 """ggml's blocks arranged as a QuantizedMatrix, exactly: codes in one plane or two, scales and minimums in others.
 
 Blocks of 18, 144 or 210 bytes cannot be loaded in wide words, planes can. Bytes grow by a 36th for Q4_K, whose scales
-of 6 bits get 8, by a seventeenth for MXFP4, by a fifth for Q2_K, and not at all for Q4_0, Q6_K and Q8_0.
+of 6 bits get 8, by a fifth for Q2_K, and not at all for Q4_0, Q6_K and Q8_0 (`IN_PLANES` says how many each type has).
+Elements of IQ2 and IQ3 types, which are named in rows of a codebook, get a code each, of 3 and 4 bits.
 """
 
 from collections.abc import Callable
@@ -15,10 +16,14 @@ from quire.core.quantized import PLANES, Codes, chunk_columns
 from quire.ops.bit_planes import pack_bits
 from quire.ops.cut_matrix import stack_rows
 from quire.ops.quantized_matrix import QuantizedMatrix
+from quire.ops.reference.gguf.grids import GridBlocks
+from quire.ops.reference.gguf.iq2 import iq2_s, iq2_xs, iq2_xxs
+from quire.ops.reference.gguf.iq3 import iq3_s, iq3_xxs
 from quire.ops.reference.gguf.iq4 import scale_bits
 from quire.ops.reference.gguf.k_quants import six_bit_scales, six_bits
 from quire.ops.reference.gguf.legacy import five_bits
-from quire.ops.reference.gguf.microscaling import powers_of_two
+from quire.ops.reference.gguf.microscaling import powers_of_two, unsigned_e4m3
+from quire.ops.reference.gguf.ternary import tq1_0_digits
 from quire.ops.reference.gguf.unpack import fields as bit_fields
 from quire.ops.reference.gguf.unpack import half
 
@@ -138,8 +143,33 @@ def _iq4_xs(blocks: Tensor) -> _Parts:
     return _Parts("iq4", bit_fields(blocks[:, 8:], 4, 16), scales, super_scales=_halves(blocks[:, :2]))
 
 
+def _grid(of: Callable[[Tensor], GridBlocks]) -> Callable[[Tensor], _Parts]:
+    def parts(blocks: Tensor) -> _Parts:
+        found = of(blocks)
+        return _Parts(found.codes, found.places, found.scales, super_scales=found.super_scales)
+
+    return parts
+
+
+def _tq1_0(blocks: Tensor) -> _Parts:
+    return _ternary(tq1_0_digits(blocks), blocks[:, 52:])
+
+
+def _tq2_0(blocks: Tensor) -> _Parts:
+    return _ternary(bit_fields(blocks[:, :64], 2, 32), blocks[:, 64:])
+
+
+def _ternary(digits: Tensor, scales: Tensor) -> _Parts:
+    """A digit means one less: its scale is its minimum too."""
+    return _Parts("int2", digits, _halves(scales), _halves(scales))
+
+
 def _mxfp4(blocks: Tensor) -> _Parts:
     return _Parts("fp4", bit_fields(blocks[:, 1:], 4, 16), powers_of_two(blocks[:, :1]))
+
+
+def _nvfp4(blocks: Tensor) -> _Parts:
+    return _Parts("fp4", bit_fields(blocks[:, 4:], 4, 8), unsigned_e4m3(blocks[:, :4]).half())
 
 
 _PARTS: dict[str, Callable[[Tensor], _Parts]] = {
@@ -155,6 +185,14 @@ _PARTS: dict[str, Callable[[Tensor], _Parts]] = {
     "Q6_K": _q6_k,
     "IQ4_NL": _iq4_nl,
     "IQ4_XS": _iq4_xs,
+    "IQ3_XXS": _grid(iq3_xxs),
+    "IQ3_S": _grid(iq3_s),
+    "IQ2_XXS": _grid(iq2_xxs),
+    "IQ2_XS": _grid(iq2_xs),
+    "IQ2_S": _grid(iq2_s),
+    "TQ1_0": _tq1_0,
+    "TQ2_0": _tq2_0,
     "MXFP4": _mxfp4,
+    "NVFP4": _nvfp4,
 }
 KINDS = tuple(_PARTS)

@@ -10,8 +10,13 @@ from quire.ops.reference.gguf.unpack import fields, half
 
 
 def tq1_0(blocks: Tensor) -> Tensor:
-    digits = torch.cat((_digits(blocks[:, :32], 5), _digits(blocks[:, 32:48], 5), _digits(blocks[:, 48:52], 4)), dim=1)
-    return half(blocks[:, 52:]) * (digits.float() - 1)
+    return half(blocks[:, 52:]) * (tq1_0_digits(blocks).float() - 1)
+
+
+def tq1_0_digits(blocks: Tensor) -> Tensor:
+    """0, 1 or 2: uint8 [blocks, 256]."""
+    parts = _digits(blocks[:, :32], 5), _digits(blocks[:, 32:48], 5), _digits(blocks[:, 48:52], 4)
+    return torch.cat(parts, dim=1).to(torch.uint8)
 
 
 def tq2_0(blocks: Tensor) -> Tensor:

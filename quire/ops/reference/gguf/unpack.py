@@ -16,12 +16,6 @@ def fields(data: Tensor, bits: int, width: int) -> Tensor:
     return groups.bitwise_right_shift(shifts).bitwise_and_(mask).view(data.shape[0], -1)
 
 
-def signs(data: Tensor) -> Tensor:
-    """Each bit as a factor: 1 where it is 0, -1 where it is 1. [..., bytes] to float32 [..., bytes, 8]."""
-    shifts = torch.arange(8, dtype=torch.uint8, device=data.device)
-    return 1.0 - 2.0 * ((data.unsqueeze(-1) >> shifts) & 1).float()
-
-
 def half(data: Tensor) -> Tensor:
     """Half floats as float32: [blocks, 2 * count] to [blocks, count]."""
     return _aligned(data).view(torch.float16).float()
