@@ -8,7 +8,7 @@ from quire.layers.expert_places import ExpertPlaces
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.base import Weight
 from quire.layers.weights import ExpectedTensors
-from quire.ops.functional import experts_mlp, group_adapters
+from quire.ops.functional import experts_mlp, gated_activation, group_adapters, linear
 from quire.ops.lora_tensors import AdapterRows, ExpertLora, LoraMatrix
 from quire.ops.quantized_matrix import QuantizedMatrix
 from quire.ops.reference.dequantize_matrix import dequantize_matrix
@@ -57,6 +57,14 @@ class Experts(nn.Module):
         if self.places is not None:
             ids = self.places(ids)
         return self._multiply(x, ids, weights, None if adapters is None else self._lora(ids, adapters))
+
+    def between(self, x: Tensor, expert: int) -> Tensor:
+        """[tokens, size] of x [tokens, hidden]: what an expert's down reads. For stacks of plain matrices."""
+        up, size, count = self._up.stack(), self.spec.size, self.spec.num_experts
+        assert isinstance(up, Tensor), "it is quantized"
+        rows = [slice(place * size, (place + 1) * size) for place in (expert, count + expert)]
+        halves = [linear(x, up[each], None if self._up.bias is None else self._up.bias[each]) for each in rows]
+        return gated_activation(torch.cat(halves, dim=-1), self._activation)
 
     def ranks_of(self, ids: Tensor) -> Tensor:
         """Of each token's experts, where they are spread over ranks, the rank that computes it."""

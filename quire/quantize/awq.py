@@ -3,7 +3,7 @@
 Where inputs are quantized too (int8), the same takes their outliers away from them, as SmoothQuant does.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +11,8 @@ from torch import Tensor
 
 from quire.quantize.grid import Grid, in_groups, widest
 from quire.quantize.inputs import Inputs
+from quire.quantize.layer_inputs import LayerInputs
+from quire.spec.latent import LatentAttentionSpec
 from quire.spec.layer import AttentionSpec, LayerSpec
 from quire.spec.layout import Transposed
 from quire.spec.matrix import MatrixSpec
@@ -65,11 +67,11 @@ class _Pair:
     """Columns of a stretch; 0: nothing is shared."""
 
 
-def rescale(layer: LayerSpec, weights: Weights, inputs: Mapping[str, Inputs], kind: Rounding) -> None:
+def rescale(layer: LayerSpec, weights: Weights, inputs: LayerInputs, kind: Rounding) -> None:
     """Multiply columns of a layer's matrices, and divide what feeds them, where that makes quantizing cost less."""
     for pair in _pairs(layer):
         names = [f"{part.name}.weight" for part in pair.reader.parts]
-        seen = inputs[pair.reader.name]
+        seen = inputs.of(pair.reader)
         factors = _best_factors(torch.cat([weights[name] for name in names]), seen, pair, kind)
         for name in names:
             weights[name] = weights[name] * factors
@@ -104,19 +106,23 @@ def _shared(magnitudes: Tensor, pair: _Pair) -> Tensor:
 def _pairs(layer: LayerSpec) -> Iterator[_Pair]:
     """What feeds what. Where nothing linear lies between, or it feeds more than the matrices, there is no pair."""
     attention, mlp = layer.attention, layer.mlp
-    assert isinstance(mlp, MlpSpec), "models with experts are refused before"
-    assert isinstance(attention, AttentionSpec), "and so are those with latents"
-    if layer.wiring == "sequential":
-        if layer.attention_norm is not None:
+    if isinstance(attention, LatentAttentionSpec):
+        if layer.wiring == "sequential" and layer.attention_norm is not None:
+            yield _Pair(attention.down, _dividing_norm(layer.attention_norm))
+        if attention.query is not None and attention.query_norm is not None:
+            yield _Pair(attention.query, _dividing_norm(attention.query_norm))
+    else:
+        if layer.wiring == "sequential" and layer.attention_norm is not None:
             yield _Pair(attention.qkv, _dividing_norm(layer.attention_norm))
-        if layer.mlp_norm is not None:
+        value = attention.qkv.parts[-1]
+        if value.role == "v" and not isinstance(value.layout, Transposed):
+            count = attention.num_heads // attention.num_kv_heads
+            yield _Pair(attention.out, _dividing_values(layer), count, attention.head_dim)
+    if isinstance(mlp, MlpSpec):  # what experts read the router reads as well
+        if layer.wiring == "sequential" and layer.mlp_norm is not None:
             yield _Pair(mlp.up, _dividing_norm(layer.mlp_norm))
-    value = attention.qkv.parts[-1]
-    if value.role == "v" and not isinstance(value.layout, Transposed):
-        count = attention.num_heads // attention.num_kv_heads
-        yield _Pair(attention.out, _dividing_values(layer), count, attention.head_dim)
-    if mlp.gated and mlp.up.parts[-1].role == "up":
-        yield _Pair(mlp.down, _dividing_rows(mlp.up.parts[-1].name))
+        if mlp.gated and mlp.up.parts[-1].role == "up":
+            yield _Pair(mlp.down, _dividing_rows(mlp.up.parts[-1].name))
 
 
 def _dividing_norm(norm: NormSpec) -> Callable[[Weights, Tensor], None]:

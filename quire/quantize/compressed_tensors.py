@@ -1,6 +1,6 @@
 """compressed-tensors: the scheme of each weight, its tensors, and the quantization_config that says so."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,9 @@ from quire.models.loading.quantization.modules import targets
 from quire.quantize.grid import FP8, INT4, INT4_UNSIGNED, INT8, Grid, Scaling
 from quire.quantize.options import SMALLEST_GROUP, USUAL_GROUPS, WHOLE_ROWS, QuantizeOptions
 from quire.quantize.output_head import quantizes_head
+from quire.spec.experts import ExpertsSpec
 from quire.spec.layout import Transposed
+from quire.spec.matrix import MatrixSpec
 from quire.spec.model import ModelSpec
 from quire.spec.quantization import WeightScheme
 
@@ -37,17 +39,19 @@ class FolderPlan:
 
 
 def plan_folder(spec: ModelSpec, options: QuantizeOptions) -> FolderPlan:
-    """Every matrix of a layer, and the output head, that is not ignored."""
+    """Every matrix of a layer, and the output head, that is not ignored; but for routers, whose choices a rounded
+    weight would change, and what makes keys and values of latents, which is taken apart."""
     if options.scheme not in _FORMATS:
         return FolderPlan(spec, {}, None, None)
     ignored = targets(options.ignore, "--ignore")
     head = spec.head if quantizes_head(options) else None
+    routers = {part.name for matrix in _routers(spec) for part in matrix.parts}
     parts = {
         part.name: (part, matrix.columns)
         for matrix in spec.matrices()
-        if matrix.layer is not None or matrix is head
+        if (matrix.layer is not None or matrix is head) and not matrix.is_taken_apart
         for part in matrix.parts
-        if not ignored.match(part.name)
+        if part.name not in routers and not ignored.match(part.name)
     }
     if not parts:
         raise ConfigError(f"--ignore is {' '.join(options.ignore)}, which leaves nothing to quantize; ignore less.")
@@ -57,9 +61,23 @@ def plan_folder(spec: ModelSpec, options: QuantizeOptions) -> FolderPlan:
             f"{turned} is stored transposed, as {spec.architecture} does, and compressed-tensors has no form for it; "
             "take a GGUF scheme such as q4_k_m."
         )
+    stack = next((matrix for matrix in spec.matrices() if matrix.experts and len(matrix.parts) % matrix.experts), None)
+    if stack is not None:
+        raise CheckpointError(
+            f"{stack.name} holds all experts of a layer of {spec.architecture} in one tensor, and compressed-tensors "
+            "has no form for it; --quantization fp8 or int8 quantizes the model while it is loaded."
+        )
     group = _group(options, {name: columns for name, (_, columns) in parts.items()})
     scheme, grid = _scheme(options, group)
     return FolderPlan(spec, dict.fromkeys(parts, scheme), grid, _config(spec, options, group, parts))
+
+
+def _routers(spec: ModelSpec) -> Iterator[MatrixSpec]:
+    for mlp in (layer.mlp for layer in spec.layers):
+        if isinstance(mlp, ExpertsSpec):
+            yield mlp.router
+            if mlp.shared_gate is not None:
+                yield mlp.shared_gate
 
 
 def stored(scheme: WeightScheme, codes: Tensor, scaling: Scaling, dtype: torch.dtype) -> dict[str, Tensor]:

@@ -12,8 +12,9 @@ from quire.quantize.beside import write_beside
 from quire.quantize.compressed_tensors import FolderPlan, plan_folder
 from quire.quantize.folder_config import folder_config
 from quire.quantize.inputs import Inputs
+from quire.quantize.layer_inputs import LayerInputs, watching
 from quire.quantize.layer_tensors import LayerTensors
-from quire.quantize.layerwise import LayerwiseModel, Text, watching
+from quire.quantize.layerwise import LayerwiseModel, Text
 from quire.quantize.options import PLAIN, QuantizeOptions
 from quire.quantize.output_head import written_spec
 from quire.quantize.partial_folder import PartialFolder
@@ -70,7 +71,7 @@ class Calibration:
         pieces = calibration_pieces(tokenizer, options.calibration, source.spec.max_position)
         self._texts: list[Text] = self._model.begin(pieces)
 
-    def inputs(self, index: int) -> dict[str, Inputs]:
+    def inputs(self, index: int) -> LayerInputs:
         """What the matrices of a layer see of it."""
         layer = self._model.layer(index, self._source.checkpoint)
         with watching(layer) as seen:

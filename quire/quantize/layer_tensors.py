@@ -12,6 +12,7 @@ from quire.quantize.compressed_tensors import FolderPlan, stored
 from quire.quantize.gptq import gptq
 from quire.quantize.grid import in_groups, search
 from quire.quantize.inputs import Inputs
+from quire.quantize.layer_inputs import LayerInputs
 from quire.quantize.options import QuantizeOptions
 from quire.quantize.source import Source
 from quire.spec.matrix import MatrixSpec, Part
@@ -43,7 +44,7 @@ class LayerTensors:
         ]
         return self.plain(tensors, {each.name: self.source.values(each.name) for each in tensors})
 
-    def of_layer(self, index: int, inputs: Mapping[str, Inputs] | None) -> dict[str, Tensor]:
+    def of_layer(self, index: int, inputs: LayerInputs | None) -> dict[str, Tensor]:
         """`inputs` of the layer's matrices, where the method is calibrated."""
         layer = self.source.spec.layers[index]
         tensors = [each for each in self.source.spec.tensors() if each.layer == index and self.source.has(each.name)]
@@ -55,10 +56,10 @@ class LayerTensors:
             rescale(layer, values, inputs, rounding)
         found: dict[str, Tensor] = {}
         for matrix in layer.matrices():
-            for part in matrix.parts:
+            for number, part in enumerate(matrix.parts):
                 if part.name in self.plan.schemes:
                     weight = values.pop(f"{part.name}.weight")
-                    seen = None if inputs is None else inputs[matrix.name]
+                    seen = None if inputs is None else inputs.of(matrix, number)
                     found |= self._quantized(matrix, part, weight, seen)
         return found | self.plain([each for each in tensors if each.name in values], values)
 

@@ -1,20 +1,17 @@
 """LayerwiseModel: a model that runs over texts with the weights of one layer at a time in memory."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from quire.layers.batch import Batch, KVLayer
-from quire.layers.linear import Linear
 from quire.layers.policy import WeightPolicy
 from quire.layers.quant.quantized import QuantizedMethod
 from quire.models.language_model import LanguageModel
 from quire.models.layer import Layer, make_layer
 from quire.models.load import TensorSource, load_weights
-from quire.quantize.inputs import Inputs
 from quire.spec.model import ModelSpec
 from quire.spec.quantization import WeightScheme
 
@@ -60,11 +57,11 @@ class LayerwiseModel:
 
     def begin(self, texts: Sequence[Sequence[int]]) -> list[Text]:
         """Texts as they enter the first layer."""
-        cache = None if self.spec.is_encoder else self._cache(max(map(len, texts)))
+        caches = [] if self.spec.is_encoder else self._caches(max(map(len, texts)))
         begun = []
         for ids in texts:
             positions = torch.arange(len(ids), device=self._device)
-            batch = self._model.with_score_bias(self._batch(len(ids), cache))
+            batch = self._model.with_score_bias(self._batch(len(ids), caches))
             x = self._model.embed(torch.tensor(list(ids), device=self._device), positions, batch)
             begun.append(Text(x, None, positions, batch))
         return begun
@@ -89,43 +86,23 @@ class LayerwiseModel:
         """[tokens, vocabulary]."""
         return self._model.logits(self.hidden(text)).float()
 
-    def _cache(self, longest: int) -> KVLayer:
-        """One for all layers and texts: each fills it before it reads."""
-        attention = self.spec.layers[0].attention
+    def _caches(self, longest: int) -> list[KVLayer]:
+        """One for all layers that keep the same, and all texts: each fills it before it reads."""
         blocks = -(-longest // _BLOCK) + 1
-        shape = (blocks, _BLOCK, attention.num_kv_heads, attention.head_dim)
-        keys, values = (torch.zeros(shape, dtype=self._dtype, device=self._device) for _ in range(2))
-        return KVLayer(keys, values, 0)
+        made: dict[tuple[tuple[int, ...], ...], KVLayer] = {}
+        for planes in (cache.planes for cache in self.spec.caches):
+            if planes not in made:
+                shapes = [(blocks, _BLOCK, *plane) for plane in planes]
+                tensors = [torch.zeros(shape, dtype=self._dtype, device=self._device) for shape in shapes]
+                made[planes] = KVLayer(tensors[0], tensors[-1], 0)
+        return [made[cache.planes] for cache in self.spec.caches]
 
-    def _batch(self, count: int, cache: KVLayer | None) -> Batch:
+    def _batch(self, count: int, kv: list[KVLayer]) -> Batch:
         device = self._device
         blocks = -(-count // _BLOCK)
         table = torch.arange(1, blocks + 1, dtype=torch.int32, device=device).unsqueeze(0)
         positions = torch.arange(count, device=device)
         slots = table[0, positions // _BLOCK].long() * _BLOCK + positions % _BLOCK
-        kv = [] if cache is None else [cache] * self.spec.num_layers
         starts = torch.tensor([0, count], dtype=torch.int32, device=device)
         lengths = torch.tensor([count], dtype=torch.int32, device=device)
         return Batch(starts, lengths, torch.full((count,), count, device=device), [table], [slots], kv)
-
-
-@contextmanager
-def watching(layer: Layer) -> Iterator[dict[str, Inputs]]:
-    """The inputs of a layer's matrices, by the name of each, while it runs."""
-    seen: dict[str, Inputs] = {}
-    hooks = []
-    for linear in (part for part in layer.modules() if isinstance(part, Linear)):
-        name = next(linear.expected()).name.removesuffix(".weight")
-
-        def note(_module: object, given: tuple[Tensor, ...], name: str = name) -> None:
-            x = given[0]
-            if name not in seen:
-                seen[name] = Inputs(x.shape[-1], x.device)
-            seen[name].add(x)
-
-        hooks.append(linear.register_forward_pre_hook(note))
-    try:
-        yield seen
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -11,7 +11,6 @@ from quire.layers.weights import dense
 from quire.models.loading.checkpoint import Checkpoint, open_described
 from quire.models.loading.described import DescribedModel, describe_local
 from quire.models.loading.locate import locate
-from quire.spec.latent import LatentAttentionSpec
 from quire.spec.model import ModelSpec
 
 _SIXTEEN_BITS = {"float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -57,16 +56,6 @@ def open_source(model: str, revision: str | None = None) -> Source:
         raise CheckpointError(
             f"{model} is a {spec.architecture}, which runs through transformers; quire quantizes the families that "
             "docs/models.md lists as its own."
-        )
-    if spec.has_experts:
-        raise CheckpointError(
-            f"{model} is a {spec.architecture} with experts, which quire does not quantize yet; --quantization fp8 or "
-            "int8 does while it is loaded."
-        )
-    if any(isinstance(layer.attention, LatentAttentionSpec) for layer in spec.layers):
-        raise CheckpointError(
-            f"{model} is a {spec.architecture} with latent attention, which quire does not quantize yet; "
-            "--quantization fp8 or int8 does while it is loaded."
         )
     if schemes:
         raise CheckpointError(

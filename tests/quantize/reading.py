@@ -1,5 +1,6 @@
 """Reading back what was written, as quire runs it."""
 
+import json
 from pathlib import Path
 
 import torch
@@ -26,3 +27,27 @@ def quire_logits(path: Path, *, expand: bool = False) -> Tensor:
 
 def distance(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).norm() / expected.norm())
+
+
+def expand_with_their_library(out: Path) -> dict[str, torch.Tensor]:
+    """The folder's weights as compressed-tensors expands them, module by module."""
+    from compressed_tensors.compressors import BaseCompressor
+    from compressed_tensors.quantization import QuantizationConfig
+    from safetensors.torch import load_file
+
+    read = QuantizationConfig.model_validate(json.loads((out / "config.json").read_text())["quantization_config"])
+    (scheme,) = read.config_groups.values()
+    compressor = BaseCompressor.get_value_from_registry(read.format)
+    modules: dict[str, dict[str, torch.Tensor]] = {}
+    for file in out.glob("*.safetensors"):
+        for name, tensor in load_file(file).items():
+            module, _, part = name.rpartition(".")
+            modules.setdefault(module, {})[part] = tensor.float() if part == "weight_scale" else tensor
+    expanded = {}
+    for module, parts in modules.items():
+        held = {name: tensor for name, tensor in parts.items() if not name.startswith("weight_")}
+        if "weight_scale" in parts:
+            held["weight"] = compressor.decompress(parts, scheme)["weight"]
+        expanded |= {f"{module}.{name}": tensor.float() for name, tensor in held.items()}
+    expanded.setdefault("lm_head.weight", expanded["model.embed_tokens.weight"])  # tied
+    return expanded

@@ -16,8 +16,7 @@ from quire.layers.weights import dense
 from quire.models.loading.checkpoint import open_checkpoint
 from quire.quantize.options import read_options
 from quire.quantize.run import quantize
-from tests.parity.tiny import make_tiny
-from tests.quantize.reading import IDS, distance, quire_logits
+from tests.quantize.reading import IDS, distance, expand_with_their_library, quire_logits
 from tests.quantize.tiny import LAYERS, write_tiny
 from tests.text.corpus import PLAIN
 
@@ -66,28 +65,6 @@ def test_a_written_folder_is_near_the_model_it_was_made_of(tiny: Path, tmp_path:
     assert 0 < distance(quire_logits(out), expected) < LIMITS[scheme_of(name)]
     assert {"config.json", "tokenizer.json", "model.safetensors.index.json"} <= {file.name for file in out.iterdir()}
     assert not list(tmp_path.glob("*.partial"))
-
-
-def expand_with_their_library(out: Path) -> dict[str, torch.Tensor]:
-    """The folder's weights as compressed-tensors expands them, module by module."""
-    from compressed_tensors.compressors import BaseCompressor
-    from compressed_tensors.quantization import QuantizationConfig
-    from safetensors.torch import load_file
-
-    read = QuantizationConfig.model_validate(json.loads((out / "config.json").read_text())["quantization_config"])
-    (scheme,) = read.config_groups.values()
-    compressor = BaseCompressor.get_value_from_registry(read.format)
-    modules: dict[str, dict[str, torch.Tensor]] = {}
-    for file in out.glob("*.safetensors"):
-        for name, tensor in load_file(file).items():
-            module, _, part = name.rpartition(".")
-            modules.setdefault(module, {})[part] = tensor.float() if part == "weight_scale" else tensor
-    expanded = {}
-    for module, parts in modules.items():
-        held = compressor.decompress(parts, scheme) if "weight_scale" in parts else parts
-        expanded[f"{module}.weight"] = held["weight"].float()
-    expanded.setdefault("lm_head.weight", expanded["model.embed_tokens.weight"])  # tied
-    return expanded
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -202,11 +179,6 @@ def test_what_is_wrong_is_refused_in_one_line(tiny: Path, tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="cannot be read"):
         write(tiny, tmp_path / "no", "int4", method="gptq", calibration=tmp_path / "missing.txt")
     assert not (tmp_path / "no").exists()
-
-
-def test_experts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="with experts, which quire does not quantize yet"):
-        write(make_tiny("mixtral", tmp_path / "mixtral").path, tmp_path / "out", "fp8")
 
 
 def test_a_disk_without_room(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

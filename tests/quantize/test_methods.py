@@ -9,7 +9,8 @@ from quire.quantize.awq import Rounding, rescale
 from quire.quantize.gptq import gptq
 from quire.quantize.grid import INT4, INT4_UNSIGNED, INT8, Grid, in_groups, search, widest
 from quire.quantize.inputs import Inputs
-from quire.quantize.layerwise import LayerwiseModel, watching
+from quire.quantize.layer_inputs import watching
+from quire.quantize.layerwise import LayerwiseModel
 from quire.quantize.source import open_source
 from tests.quantize.tiny import write_tiny
 

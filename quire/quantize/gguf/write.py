@@ -22,6 +22,7 @@ from quire.quantize.gguf.vocabulary import check_alike, vocabulary_metadata
 from quire.quantize.room import check_room
 from quire.quantize.source import Source
 from quire.quantize.texts import held_out_sentences
+from quire.spec.latent import LatentAttentionSpec
 from quire.spec.layout import file_shape
 from quire.spec.tensor import TensorSpec
 from quire.text.from_gguf import tokenizer_from_gguf
@@ -34,6 +35,7 @@ def write_gguf(
     source: Source, tokenizer: Tokenizer, out: Path, scheme: str, progress: Callable[[int, int], None]
 ) -> None:
     """The model in `out`, which must not be there. A run that was stopped is taken up again."""
+    _check_form(source)
     metadata, factors = _said(source, tokenizer)
     metadata["general.file_type"] = value_bytes(FILE_TYPES[scheme])
     metadata["general.quantization_version"] = value_bytes(_QUANTIZATION_VERSION)
@@ -41,6 +43,17 @@ def write_gguf(
     check_room(out, file.num_bytes)
     _check_tokenizer(source, tokenizer, out, metadata)
     file.write(progress)
+
+
+def _check_form(source: Source) -> None:
+    spec = source.spec
+    latent = any(isinstance(layer.attention, LatentAttentionSpec) for layer in spec.layers)
+    if spec.has_experts or latent:
+        what = "experts" if spec.has_experts else "latent attention"
+        raise CheckpointError(
+            f"{source.path} is a {spec.architecture} with {what}, of which quire writes no GGUF files; take a scheme "
+            "that writes a folder, such as int4."
+        )
 
 
 def _said(source: Source, tokenizer: Tokenizer) -> tuple[dict[str, bytes], list[PlannedTensor]]:

@@ -1,0 +1,131 @@
+"""Models with experts and with latents are quantized too: each expert by what it sees, and no router."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from quire.core.errors import CheckpointError
+from quire.layers.weights import dense
+from quire.models.loading.checkpoint import open_checkpoint
+from quire.quantize.options import read_options
+from quire.quantize.run import quantize
+from tests.quantize.reading import distance, expand_with_their_library, quire_logits
+from tests.rarely import rarely
+from tests.text.corpus import PLAIN
+from tests.tiny_model import make_text_model
+
+FAMILIES = ("qwen2_moe", "deepseek_v2", "mixtral", "qwen3_moe", "olmoe", "glm4_moe", "deepseek_v2-lite", "deepseek_v3")
+SCHEMES: dict[str, dict[str, Any]] = {
+    "int4 gptq": {"group_size": 16},
+    "int8 gptq": {},
+    "fp8 rtn": {"method": "rtn"},
+    "int4 awq": {"method": "awq", "group_size": 16},
+}
+LIMITS = {"fp8": 0.3, "int8": 0.2, "int4": 0.7}
+"""Wide, since random routers choose other experts for a little change of what they read."""
+CASES = [(family, name) for family in FAMILIES for name in SCHEMES]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Made when they are asked for."""
+
+    class Models(dict[str, Path]):
+        def __missing__(self, family: str) -> Path:
+            self[family] = make_text_model(tmp_path_factory.mktemp("models") / family, family).path
+            return self[family]
+
+    return Models()
+
+
+@pytest.fixture(scope="module")
+def calibration(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("texts") / "calibration.txt"
+    path.write_text(" ".join(PLAIN)[:1500])
+    return path
+
+
+def write(source: Path, out: Path, name: str, calibration: Path, **changes: Any) -> Path:
+    given = {**SCHEMES[name], **changes}
+    if source.name in ("deepseek_v2", "deepseek_v3") and "group_size" in given:
+        given["group_size"] = -1  # their latents have 40 columns
+    if given.get("method") != "rtn":
+        given["calibration"] = calibration
+    quantize(str(source), out, read_options(name.partition(" ")[0], **given), measure=False)
+    return out
+
+
+@pytest.mark.parametrize(("family", "name"), rarely(CASES, every=5))
+def test_a_written_folder_is_near_the_model_it_was_made_of(
+    models: dict[str, Path], calibration: Path, tmp_path: Path, family: str, name: str
+) -> None:
+    source = models[family]
+    out = write(source, tmp_path / "out", name, calibration)
+    expected = quire_logits(source)
+    found = distance(quire_logits(out), expected)
+    assert 0 < found < LIMITS[name.partition(" ")[0]]
+    checkpoint = open_checkpoint(out)
+    spec, schemes = checkpoint.spec, checkpoint.schemes
+    stacks = [matrix for matrix in spec.matrices() if matrix.experts]
+    assert stacks
+    assert all(part.name in schemes for matrix in stacks for part in matrix.parts)
+    others = [part.name for matrix in spec.matrices() for part in matrix.parts if part.name not in schemes]
+    config = json.loads((out / "config.json").read_text())["quantization_config"]
+    routers = [name for name in others if name.endswith(("mlp.gate", "block_sparse_moe.gate", "shared_expert_gate"))]
+    assert routers
+    assert set(routers) <= set(config["ignore"])
+
+
+@pytest.mark.parametrize(("family", "name"), rarely(CASES, every=9))
+def test_compressed_tensors_expands_the_same_weights(
+    models: dict[str, Path], calibration: Path, tmp_path: Path, family: str, name: str
+) -> None:
+    pytest.importorskip("compressed_tensors", reason="pip install compressed-tensors")
+    out = write(models[family], tmp_path / "out", name, calibration)
+    tensors = expand_with_their_library(out)
+    names = {tensor.name for tensor in open_checkpoint(models[family]).spec.tensors()}
+    plain = tmp_path / "plain"
+    shutil.copytree(models[family], plain)
+    save_file(
+        {each: tensor.contiguous() for each, tensor in tensors.items() if each in names}, plain / "model.safetensors"
+    )
+    assert distance(quire_logits(plain), quire_logits(out, expand=True)) < 1e-4
+
+
+def test_calibration_pays(models: dict[str, Path], calibration: Path, tmp_path: Path) -> None:
+    expected = quire_logits(models["qwen3_moe"])
+    made = [
+        write(models["qwen3_moe"], tmp_path / method, "int4 gptq", calibration, method=method, group_size=-1)
+        for method in ("rtn", "gptq")
+    ]
+    rounded, calibrated = (distance(quire_logits(each), expected) for each in made)
+    assert calibrated < rounded
+
+
+def test_an_expert_that_no_token_chose_is_rounded_all_the_same(models: dict[str, Path], tmp_path: Path) -> None:
+    short = tmp_path / "short.txt"
+    short.write_text("ab")  # two tokens for six experts
+    out = write(models["mixtral"], tmp_path / "out", "int8 gptq", short)
+    stored, expanded = open_checkpoint(models["mixtral"]), expand_with_their_library(out)
+    for expert in range(6):
+        name = f"model.layers.1.block_sparse_moe.experts.{expert}.w2.weight"
+        weight = dense(stored.stored(name), torch.float32)
+        assert distance(expanded[name], weight) < 0.05
+
+
+def test_experts_in_one_tensor_are_refused(tmp_path: Path) -> None:
+    source = make_text_model(tmp_path / "granite", "granitemoe").path
+    with pytest.raises(CheckpointError, match=r"holds all experts of a layer of .* in one tensor, .* --quantization"):
+        quantize(str(source), tmp_path / "out", read_options("fp8", method="rtn"), measure=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_of_gguf_are_refused(models: dict[str, Path], tmp_path: Path) -> None:
+    for family, what in (("mixtral", "experts"), ("deepseek_v3", "experts")):
+        with pytest.raises(CheckpointError, match=rf"with {what}, of which quire writes no GGUF files; take a scheme"):
+            quantize(str(models[family]), tmp_path / "out.gguf", read_options("q8_0"), measure=False)
