@@ -6,6 +6,7 @@ come in order from an index, and what a tenant holds is known without walking a 
 
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ END;
 """
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 """A write beyond what the file system allows is told as either."""
+_PATIENCE = 10.0
+"""Seconds to wait for other processes that use the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class Rows:
         self._path = path
         self._limits = limits
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, timeout=10.0)
+            self._database = sqlite3.connect(path, isolation_level=None, timeout=_PATIENCE)
         except sqlite3.Error as error:
             raise ConfigError(f"the store {path} cannot be opened: {error}; choose another folder.") from error
         try:
@@ -186,7 +189,7 @@ class Rows:
             )
 
     def _prepare(self) -> None:
-        self._database.execute("PRAGMA journal_mode = WAL")
+        self._log_writes()
         self._database.execute("PRAGMA synchronous = FULL")
         self._database.execute("PRAGMA secure_delete = ON")  # what a client deleted is not to be found in the file
         with self._writing():
@@ -200,6 +203,19 @@ class Rows:
                     f"the store {self._path} has format {found} and this quire reads {_VERSION}; "
                     "move it away to start with an empty one, or run the quire that wrote it."
                 )
+
+    def _log_writes(self) -> None:
+        """In a file of their own (WAL). Whoever turns that on has the new database alone for a moment, and SQLite waits
+        for nobody there: fronts that start together would fail."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self._database.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
     def _make_room(self, newest: Row, limits: KindLimits) -> None:
         """The tenant that holds most loses its oldest, so that nobody can push out those who hold little."""

@@ -38,6 +38,36 @@ def test_everything_is_there_after_a_restart_and_half_files_are_gone(tmp_path: P
     store.close()
 
 
+def test_fronts_that_start_together_share_a_new_store(tmp_path: Path) -> None:
+    """Turning on SQLite's log of writes fails at once where another process does so too."""
+    program = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from quire.server.store.limits import StoreLimits\n"
+        "from quire.server.store.rows import Rows\n"
+        "folder = Path(sys.argv[1])\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "for number in range(60):\n"
+        "    Rows(folder / f'{number}.sqlite', StoreLimits()).close()\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    fronts = [
+        subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    for front in fronts:
+        assert front.stdout is not None
+        assert front.stdout.readline() == "ready\n"
+    for front in fronts:
+        assert front.stdin is not None
+        front.stdin.write("go\n")
+        front.stdin.flush()
+    for front in fronts:
+        front.communicate()
+    assert [front.returncode for front in fronts] == [0] * 4
+
+
 def test_start_leaves_the_uploads_of_a_server_beside_it_alone(tmp_path: Path) -> None:
     async def scenario(store: Store) -> None:
         identity = new_id("file-")
