@@ -70,7 +70,7 @@ class _ExpertInputs:
         found = Inputs(matrix.columns, x.device)
         if len(own):
             found.add(own)
-        found.add(others * (_OTHERS_COUNT / len(others)) ** 0.5)
+        found.add(others, _OTHERS_COUNT / len(others))
         return found
 
 
