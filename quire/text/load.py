@@ -20,6 +20,11 @@ def load_tokenizer(path: Path) -> Tokenizer:
     return tokenizer_from_folder(path) if gguf is None else tokenizer_from_gguf(read_gguf_header(gguf))
 
 
+def has_tokenizer(path: Path) -> bool:
+    """Whether the model at `path` has one; shapes for measurements have none."""
+    return not path.is_dir() or _has_own(path) or any(path.glob("*.gguf"))
+
+
 def load_chat_template(
     path: Path, tokenizer: Tokenizer, pool: TemplatePool, *, file: Path | None = None, tools: str = "auto"
 ) -> ChatTemplate:
@@ -45,10 +50,13 @@ def load_tool_template(given: str, pool: TemplatePool) -> ToolTemplate | None:
 
 def _gguf_at(path: Path) -> Path | None:
     """The GGUF file whose tokenizer is meant; None where it is a folder's own, which wins."""
-    has_own = any((path / name).is_file() for name in ("tokenizer.json", "tokenizer.model"))
-    if path.is_dir() and (has_own or not any(path.glob("*.gguf"))):
+    if path.is_dir() and (_has_own(path) or not any(path.glob("*.gguf"))):
         return None
     gguf = find_model(path).gguf
     if gguf is None:
         raise CheckpointError(f"{path} holds no tokenizer; give the folder it lies in, or a .gguf file.")
     return gguf
+
+
+def _has_own(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quire.core.errors import ConfigError
-from quire.text.load import load_tokenizer
+from quire.text.load import has_tokenizer, load_tokenizer
 from quire.text.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -33,6 +33,8 @@ class VocabularyMap:
 
 def map_vocabulary(large_path: Path, large_size: int, small_path: Path, small_size: int) -> VocabularyMap | None:
     """Between the models at these paths, whose logits have so many columns; None where both have the same tokens."""
+    if large_size == small_size and not has_tokenizer(large_path) and not has_tokenizer(small_path):
+        return None  # numbers are all that anybody knows of their tokens
     large, small = load_tokenizer(large_path), load_tokenizer(small_path)
     if large_size == small_size and all(_is_in_place(large, small, number) for number in range(large_size)):
         return None

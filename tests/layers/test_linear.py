@@ -72,7 +72,7 @@ def test_packed_parts_of_different_types(keep: bool) -> None:
 def test_parts_in_planes_are_one_matrix_where_neighbours_are_of_one_type() -> None:
     method = GgufMethod(torch.float32, in_planes=True)
     layer = Linear(MatrixSpec(PARTS, 256, "rows", bias=True), WeightPolicy(torch.float32, CPU, method))
-    kinds = ("Q4_K", "Q4_K", "IQ2_S")
+    kinds = ("Q4_K", "Q4_K", "IQ1_S")
     tensors = [packed(f"{part.name}.weight", kind, part.rows, 256) for part, kind in zip(PARTS, kinds, strict=True)]
     biases = [plain(f"{part.name}.bias", part.rows) for part in PARTS]
     load(layer, [tensors[1], *biases, tensors[2], tensors[0]])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from quire.core.errors import ConfigError
+from quire.core.errors import CheckpointError, ConfigError
 from quire.text.load import load_tokenizer
 from quire.text.vocabulary_map import NONE, map_vocabulary
 from tests.text.vocabularies import write_folder
@@ -26,6 +26,12 @@ def sizes(*folders: Path) -> list[int]:
 def test_one_vocabulary_needs_no_map(folders: tuple[Path, Path]) -> None:
     size, _ = sizes(*folders)
     assert map_vocabulary(folders[0], size, folders[0], size) is None
+
+
+def test_models_without_tokenizers_need_none_where_they_have_equally_many_tokens(tmp_path: Path) -> None:
+    assert map_vocabulary(tmp_path, 100, tmp_path, 100) is None
+    with pytest.raises(CheckpointError, match=r"holds neither tokenizer\.json nor"):
+        map_vocabulary(tmp_path, 100, tmp_path, 96)
 
 
 @pytest.mark.parametrize(("large_more", "small_more"), [(8, 0), (0, 8), (3, 5)])
