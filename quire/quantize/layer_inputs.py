@@ -37,10 +37,10 @@ class LayerInputs:
             self._of_matrices[matrix] = Inputs(x.shape[-1], x.device)
         self._of_matrices[matrix].add(x)
 
-    def add_experts(self, experts: Experts, x: Tensor, ids: Tensor, weights: Tensor) -> None:
+    def add_experts(self, experts: Experts, x: Tensor, ids: Tensor) -> None:
         if self._of_experts is None:
             self._of_experts = _ExpertInputs(experts)
-        self._of_experts.add(x, ids, weights)
+        self._of_experts.add(x, ids)
 
 
 class _ExpertInputs:
@@ -50,20 +50,17 @@ class _ExpertInputs:
         self._experts = experts
         self._x: list[Tensor] = []
         self._ids: list[Tensor] = []
-        self._weights: list[Tensor] = []
 
-    def add(self, x: Tensor, ids: Tensor, weights: Tensor) -> None:
+    def add(self, x: Tensor, ids: Tensor) -> None:
         self._x.append(x.detach().float())
         self._ids.append(ids)
-        self._weights.append(weights.float())
 
     def of(self, matrix: MatrixSpec, part: int) -> Inputs:
         expert = part % matrix.experts
-        x, ids, weights = torch.cat(self._x), torch.cat(self._ids), torch.cat(self._weights)
-        chosen, place = (ids == expert).nonzero(as_tuple=True)
-        own = x[chosen]
-        if self._experts.spec.weighs_input:
-            own = own * weights[chosen, place].unsqueeze(1)
+        if len(self._x) > 1:  # once for all experts
+            self._x, self._ids = [torch.cat(self._x)], [torch.cat(self._ids)]
+        [x], [ids] = self._x, self._ids
+        own = x[(ids == expert).any(dim=1)]
         others = x[:: max(1, len(x) // _OTHERS)]
         if matrix.name == self._experts.spec.down.name:
             own, others = (self._experts.between(each, expert) for each in (own, others))
@@ -83,7 +80,7 @@ def watching(layer: Layer) -> Iterator[LayerInputs]:
         if isinstance(part, Experts):
 
             def note_experts(module: Experts, given: tuple[Tensor, ...]) -> None:
-                seen.add_experts(module, *given[:3])
+                seen.add_experts(module, *given[:2])
 
             hooks.append(part.register_forward_pre_hook(note_experts))
         elif isinstance(part, Linear):
