@@ -65,6 +65,7 @@ class Holding:
             return num_elements * dtype_bytes(self.dtype)
         if self.keep_packed and scheme is not None:
             return scheme.held_bytes(part.rows, matrix.columns)
+        # torch's experts are multiplied by as one stack, on CPUs too
         if self.keep_packed and kind in IN_PLANES and (self.on_gpu or matrix.experts):
             return bytes_in_planes(kind, num_elements)
         if self.keep_packed and kind in PACKED:

@@ -16,7 +16,7 @@ _LONGEST_LOOKUP = 32
 _MOST_REMEMBERED = 1024
 """Answers: reading more of them takes longer than it helps."""
 _DRAFTERS = {
-    "draft_model": "a small one of the same vocabulary",
+    "draft_model": "a smaller one",
     "eagle": "an EAGLE head that was made for the large one",
     "eagle3": "an EAGLE-3 head that was made for the large one",
     "medusa": "Medusa heads that were made for the large one",

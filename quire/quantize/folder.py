@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from quire.core.errors import CheckpointError
 from quire.quantize.beside import write_beside
 from quire.quantize.compressed_tensors import FolderPlan, plan_folder
 from quire.quantize.folder_config import folder_config
@@ -32,6 +33,11 @@ def write_folder(
     source: Source, tokenizer: Tokenizer, out: Path, options: QuantizeOptions, device: torch.device, progress: Progress
 ) -> None:
     """The model in `out`, which must not be there. A run that was stopped is taken up again."""
+    if source.model.is_gguf and source.stacked is not None:
+        raise CheckpointError(
+            f"{source.path} is a {source.spec.architecture} with {source.stacked}, of which quire writes folders only "
+            "from folders; give the model's safetensors files."
+        )
     plan = plan_folder(written_spec(source, options), options)
     dtype = _PLAIN_DTYPES[options.scheme] if options.scheme in PLAIN else source.dtype
     num_layers = source.spec.num_layers

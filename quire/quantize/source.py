@@ -11,6 +11,7 @@ from quire.layers.weights import dense
 from quire.models.loading.checkpoint import Checkpoint, open_described
 from quire.models.loading.described import DescribedModel, describe_local
 from quire.models.loading.locate import locate
+from quire.spec.latent import LatentAttentionSpec
 from quire.spec.model import ModelSpec
 
 _SIXTEEN_BITS = {"float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -36,6 +37,14 @@ class Source:
             if span.dtype in sizes and not self.model.is_gguf:
                 sizes[span.dtype] += span.num_bytes
         return _SIXTEEN_BITS["float16" if sizes["float16"] > sizes["bfloat16"] else "bfloat16"]
+
+    @property
+    def stacked(self) -> str | None:
+        """What it has that GGUF files and folders hold under names and in shapes of their own; None: nothing."""
+        if self.spec.has_experts:
+            return "experts"
+        is_latent = any(isinstance(layer.attention, LatentAttentionSpec) for layer in self.spec.layers)
+        return "latent attention" if is_latent else None
 
     def has(self, name: str) -> bool:
         return name in self.model.matched.found

@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from quire.core.errors import CheckpointError
 from quire.layers.weights import dense
 from quire.models.loading.checkpoint import open_checkpoint
+from quire.quantize.folder import write_folder
 from quire.quantize.gptq import gptq
 from quire.quantize.grid import INT4, in_groups, search
 from quire.quantize.layer_inputs import watching
@@ -20,6 +21,8 @@ from quire.quantize.options import read_options
 from quire.quantize.run import quantize
 from quire.quantize.source import open_source
 from quire.spec.experts import ExpertsSpec
+from quire.text.load import load_tokenizer
+from tests.models.loading.converted import write_gguf
 from tests.quantize.reading import distance, expand_with_their_library, quire_logits
 from tests.rarely import rarely
 from tests.text.corpus import PLAIN
@@ -152,3 +155,19 @@ def test_files_of_gguf_are_refused(models: dict[str, Path], tmp_path: Path) -> N
     for family, what in (("mixtral", "experts"), ("deepseek_v3", "experts")):
         with pytest.raises(CheckpointError, match=rf"with {what}, of which quire writes no GGUF files; take a scheme"):
             quantize(str(models[family]), tmp_path / "out.gguf", read_options("q8_0"), measure=False)
+
+
+@pytest.mark.parametrize("scheme", ["int8", "bfloat16"])
+def test_folders_are_written_of_folders_alone(tmp_path: Path, scheme: str) -> None:
+    """GGUF files hold experts stacked, under names that no folder has."""
+    tiny = make_text_model(tmp_path / "mixtral", "mixtral")
+    source = open_source(str(write_gguf(tmp_path / "mixtral.gguf", "mixtral", tiny.oracle)))
+    options, out = read_options(scheme, method="rtn"), tmp_path / "out"
+    with pytest.raises(CheckpointError, match=r"with experts, of which quire writes folders only from folders; give"):
+        write_folder(source, load_tokenizer(tiny.path), out, options, torch.device("cpu"), lambda *_: None)
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_a_folder_in_16_bits_is_the_same_model(models: dict[str, Path], tmp_path: Path) -> None:
+    quantize(str(models["qwen3_moe"]), tmp_path / "out", read_options("bfloat16", method="rtn"), measure=False)
+    assert distance(quire_logits(tmp_path / "out"), quire_logits(models["qwen3_moe"])) < 0.1

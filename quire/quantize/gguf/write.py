@@ -22,7 +22,6 @@ from quire.quantize.gguf.vocabulary import check_alike, vocabulary_metadata
 from quire.quantize.room import check_room
 from quire.quantize.source import Source
 from quire.quantize.texts import held_out_sentences
-from quire.spec.latent import LatentAttentionSpec
 from quire.spec.layout import file_shape
 from quire.spec.tensor import TensorSpec
 from quire.text.from_gguf import tokenizer_from_gguf
@@ -46,13 +45,10 @@ def write_gguf(
 
 
 def _check_form(source: Source) -> None:
-    spec = source.spec
-    latent = any(isinstance(layer.attention, LatentAttentionSpec) for layer in spec.layers)
-    if spec.has_experts or latent:
-        what = "experts" if spec.has_experts else "latent attention"
+    if source.stacked is not None:
         raise CheckpointError(
-            f"{source.path} is a {spec.architecture} with {what}, of which quire writes no GGUF files; take a scheme "
-            "that writes a folder, such as int4."
+            f"{source.path} is a {source.spec.architecture} with {source.stacked}, of which quire writes no GGUF "
+            "files; take a scheme that writes a folder, such as int4."
         )
 
 
