@@ -1,8 +1,9 @@
 """DescribedAdapter: an adapter's files matched with the model's matrices, every name and shape checked. Torch-free."""
 
 import re
+from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,7 @@ from typing import Literal
 from quire.core.errors import CheckpointError
 from quire.core.nearest import did_you_mean
 from quire.lora.settings import CONFIG, AdapterSettings, read_settings
-from quire.models.loading.safetensors_header import read_safetensors_header
+from quire.models.loading.safetensors_header import SafetensorsHeader, parse_safetensors_header, read_header_bytes
 from quire.models.loading.spans import TensorSpan
 from quire.models.loading.tensor_names import moved_name
 from quire.spec.lora import (
@@ -33,6 +34,8 @@ _NAME = re.compile(
     r"(\.default)?(\.weight)?"
 )
 _COPY = re.compile(r"(?P<module>.+?)(\.base_layer)?\.weight")
+_MOST_KINDS = 32
+"""Of adapters that are remembered: a server has few, each with hundreds of adapters."""
 _FLOATS = frozenset({"float32", "float16", "bfloat16", "float64"})
 Kind = Literal["down", "up", "magnitude"]
 _KINDS: dict[str, Kind] = {
@@ -91,12 +94,35 @@ class DescribedAdapter:
         return frozenset(each.matrix.target for each in self.placed)
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierAdapters:
+    """What files held that were described for one model. Adapters of one training differ in their numbers alone, so
+    where header and settings are those of an earlier one its matrices are not matched again: that takes 10 ms of the
+    interpreter, for which a thread that reads adapters would keep the steps waiting.
+    """
+
+    _placed: OrderedDict[bytes, tuple[Placed, ...]] = field(default_factory=OrderedDict)
+
+    def find(self, kind: bytes) -> tuple[Placed, ...] | None:
+        return self._placed.get(kind)
+
+    def keep(self, kind: bytes, placed: tuple[Placed, ...]) -> None:
+        self._placed[kind] = placed
+        if len(self._placed) > _MOST_KINDS:
+            self._placed.popitem(last=False)
+
+
 def describe_adapter(
-    folder: Path, spec: ModelSpec, limits: AdapterLimits, layout: PageLayout | None = None
+    folder: Path,
+    spec: ModelSpec,
+    limits: AdapterLimits,
+    layout: PageLayout | None = None,
+    earlier: EarlierAdapters | None = None,
 ) -> DescribedAdapter:
     """Raises CheckpointError, which names the tensor, for what does not fit the model or the limits.
 
     `spec` is the whole model's; `layout` may be that of a rank, which has some of its matrices, or some of each.
+    `earlier` are other adapters that were described with the same three.
     """
     settings = read_settings(folder)
     file = folder / WEIGHTS
@@ -107,12 +133,13 @@ def describe_adapter(
                 "(peft's save_pretrained does)."
             )
         raise CheckpointError(f"{folder} has no {WEIGHTS}.")
-    header = read_safetensors_header(file)
-    modules = _modules(spec, layout)
-    found = _grouped(header.tensors, modules, spec, file)
-    placed = tuple(_placed(module, tensors, modules, settings, limits, file) for module, tensors in found.items())
-    if not placed:
-        raise CheckpointError(f"{file} holds no LoRA matrices.")
+    header = read_header_bytes(file)
+    kind = blake2b(f"{settings} {header.file_size}\n".encode() + header.json).digest()
+    placed = None if earlier is None else earlier.find(kind)
+    if placed is None:
+        placed = _all_placed(parse_safetensors_header(header, file), spec, limits, layout, settings, file)
+        if earlier is not None:
+            earlier.keep(kind, placed)
     return DescribedAdapter(file, placed, adapter_version(folder))
 
 
@@ -127,6 +154,22 @@ def adapter_version(folder: Path) -> str:
         digest.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
     digest.update((folder / CONFIG).read_bytes())
     return digest.hexdigest()
+
+
+def _all_placed(
+    header: SafetensorsHeader,
+    spec: ModelSpec,
+    limits: AdapterLimits,
+    layout: PageLayout | None,
+    settings: AdapterSettings,
+    file: Path,
+) -> tuple[Placed, ...]:
+    modules = _modules(spec, layout)
+    found = _grouped(header.tensors, modules, spec, file)
+    placed = tuple(_placed(module, tensors, modules, settings, limits, file) for module, tensors in found.items())
+    if not placed:
+        raise CheckpointError(f"{file} holds no LoRA matrices.")
+    return placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from quire.core.errors import ConfigError
 from quire.parallel.group import Group
 from quire.parallel.peers import Peers
 from quire.parallel.pipeline import Link, Pipeline
+from quire.parallel.small_sums import start_small_sums
 from quire.parallel.token_exchange import TokenExchange
 from quire.spec.stage import stage_place
 
@@ -97,7 +98,10 @@ def meet_peers(
 
 
 def _group(store: Any, rank: int, ranks: int, device: torch.device, address: str, patience: float) -> Group:
-    return Group(rank, ranks, _backend(store, rank, ranks, device, address, patience), on_gpu=_gpu(device))
+    group = Group(rank, ranks, _backend(store, rank, ranks, device, address, patience), on_gpu=_gpu(device))
+    if _gpu(device):
+        group.small_sums = start_small_sums(PrefixStore("small sums", store), rank, ranks, device, group.all_reduce)
+    return group
 
 
 def _backend(store: Any, rank: int, ranks: int, device: torch.device, address: str, patience: float) -> Any:

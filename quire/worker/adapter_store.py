@@ -4,6 +4,7 @@ Reading and copying happen in threads of their own and, on a GPU, on a stream of
 adapter gets which pages, and when, is the scheduler's business.
 """
 
+import os
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -21,7 +22,7 @@ from quire.layers.embedding import Embedding
 from quire.layers.experts import Experts
 from quire.layers.linear import Linear
 from quire.layers.router import Router
-from quire.lora.describe import AdapterLimits, describe_adapter
+from quire.lora.describe import AdapterLimits, EarlierAdapters, describe_adapter
 from quire.lora.fill import AdapterImage, fill_pages, views
 from quire.models.language_model import LanguageModel
 from quire.ops.lora_tensors import LoraMatrix
@@ -65,11 +66,13 @@ class AdapterStore:
         self._is_dora = torch.zeros((len(matrices), slots), dtype=torch.int32, device=device)
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._staging: Tensor | None = None
-        self._readers = ThreadPoolExecutor(_READERS, "quire-adapters")
-        self._copier = ThreadPoolExecutor(1, "quire-adapter-copies")
+        leaves_cores = _take_few_cores if device.type == "cuda" else None
+        self._readers = ThreadPoolExecutor(_READERS, "quire-adapters", leaves_cores)
+        self._copier = ThreadPoolExecutor(1, "quire-adapter-copies", leaves_cores)
         self._lock = Lock()
         self._hosted: OrderedDict[str, Future[HostedImage]] = OrderedDict()
         """By key; the last used come last."""
+        self._earlier = EarlierAdapters()
         self._model: LanguageModel | None = None
         self._bases: dict[str, Linear | Embedding | Router] = {}
         self._square_norms: dict[str, Tensor] = {}
@@ -140,7 +143,7 @@ class AdapterStore:
         room = self._room
         try:
             limits = AdapterLimits(room.max_rank, frozenset(room.targets))
-            described = describe_adapter(Path(ref.path), self._spec, limits, self._page)
+            described = describe_adapter(Path(ref.path), self._spec, limits, self._page, self._earlier)
             if described.version != ref.version:
                 raise CheckpointError(f"its files in {ref.path} have changed since it was loaded; load it again.")
             if self._is_part and any(each.magnitude is not None for each in described.placed):
@@ -206,6 +209,12 @@ class AdapterStore:
             units[torch.arange(count), torch.arange(first, first + count)] = 1
             total += base.base(units).float().square().sum(0).cpu()
         return total
+
+
+def _take_few_cores() -> None:
+    """Of the thread that calls it. Each has as many of torch's own threads as the host has cores otherwise, which take
+    turns with the one that launches the steps."""
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // (2 * (_READERS + 1))))
 
 
 def _device_of(base: Linear | Embedding | Router, otherwise: torch.device) -> torch.device:

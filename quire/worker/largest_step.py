@@ -25,11 +25,14 @@ def check_memory(worker: Worker | StageWorker, resolved: Resolved, device: torch
 
 
 def take_largest_step(worker: Worker | StageWorker, resolved: Resolved, peak_bytes: Callable[[], int]) -> None:
-    """As many prompts as there may be sequences, all tokens of a step among them, each with a token to draw."""
+    """As many prompts as there may be sequences, all tokens of a step among them, each with a token to draw, and with
+    an adapter where there may be adapters: kernels for many rows of them are compiled here.
+    """
     limits = resolved.limits
     rows = min(limits.max_num_seqs, limits.max_num_batched_tokens)
     count = min(limits.max_num_batched_tokens // rows, limits.max_model_len - 1)
-    sequences = [dummy_sequence(row, count, resolved.kv) for row in range(rows)]
+    adapter = -1 if resolved.lora is None else 0
+    sequences = [dummy_sequence(row, count, resolved.kv, adapter=adapter) for row in range(rows)]
     numbers = list(range(rows))
     largest = StepPlan(step=0, admitted=sequences, rows=numbers, counts=[count] * rows, num_sampling=rows)
     told = f"a step of {rows * count:,} tokens of {rows} sequences, the largest there can be,"

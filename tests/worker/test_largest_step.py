@@ -12,6 +12,8 @@ from quire import ConfigError
 from quire.config.resolved import Resolved
 from quire.core.plan import StepPlan
 from quire.core.result import StepResult
+from quire.ops.functional import group_adapters
+from quire.ops.lora_tensors import AdapterRows
 from quire.worker.dummy import dummy_sequence
 from quire.worker.largest_step import take_largest_step
 from quire.worker.running_step import RunningStep
@@ -55,6 +57,24 @@ def test_it_has_all_sequences_and_their_tokens(
         ([10] * 5, 5, []),
         ([], 0, [0, 1, 2, 3, 4]),
     ]
+
+
+def test_all_have_an_adapter_where_there_may_be_adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_text_model(tmp_path, "llama")
+    asked = {"max_num_seqs": 5, "max_num_batched_tokens": 52, "block_size": 4}
+    resolved = resolved_for(tmp_path, cpu_compute="exact", enable_lora=True, max_loras=2, max_lora_rank=16, **asked)
+    worker = start_worker(tmp_path, resolved, device=torch.device("cpu"))
+    added: list[int] = []
+
+    def watched(slots: torch.Tensor, num_slots: int) -> AdapterRows:
+        added.append(int((slots >= 0).sum()))
+        return group_adapters(slots, num_slots)
+
+    monkeypatch.setattr("quire.worker.row_adapters.group_adapters", watched)
+    take_largest_step(worker, resolved, lambda: 0)
+    assert added == [50, 5], "all tokens of the step, and those that are sampled from"
+    assert worker._row_adapters is not None
+    assert not worker._row_adapters.are_used_by(range(5))
 
 
 def test_nothing_is_left_behind(worker: Worker, resolved: Resolved, tmp_path: Path) -> None:

@@ -45,21 +45,38 @@ class SafetensorsHeader:
     metadata: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class HeaderBytes:
+    """A header as it lies in its file. What two that are equal say, each of its own file, is the same."""
+
+    json: bytes
+    file_size: int
+
+
 def read_safetensors_header(path: Path) -> SafetensorsHeader:
     """Read and check the header of `path`."""
+    return parse_safetensors_header(read_header_bytes(path), path)
+
+
+def read_header_bytes(path: Path) -> HeaderBytes:
+    """The header of `path`; nothing but its length is checked."""
     try:
         with path.open("rb") as file:
             file_size = file.seek(0, 2)
             file.seek(0)
             length = _header_length(file.read(_LENGTH_BYTES), file_size, path)
-            data = file.read(length)
+            return HeaderBytes(file.read(length), file_size)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}.") from None
-    entries = parse_json_object(data, f"the header of {path}")
+
+
+def parse_safetensors_header(header: HeaderBytes, path: Path) -> SafetensorsHeader:
+    """What the header of `path` says, checked."""
+    entries = parse_json_object(header.json, f"the header of {path}")
     metadata = _metadata(entries.pop("__metadata__", {}), path)
-    data_start = _LENGTH_BYTES + length
+    data_start = _LENGTH_BYTES + len(header.json)
     tensors = tuple(stored_tensor(name, entry, data_start, str(path)) for name, entry in entries.items())
-    check_spans(tensors, file_size, str(path))
+    check_spans(tensors, header.file_size, str(path))
     return SafetensorsHeader(tensors, metadata)
 
 
