@@ -52,6 +52,17 @@ def padded(size: int) -> int:
     return max(_LEAST_DOT, 1 << (size - 1).bit_length())
 
 
+def padded_head(head_dim: int, keys: Tensor) -> int:
+    """The side of a tile that holds a head.
+
+    Values in fp8 are multiplied as two halves, the even and the odd dimensions. Halves of 32 are avoided on NVIDIA's
+    cards: an H200 (Triton 3.6) got half of the outputs wrong with heads of 64, in the kernel of shared prefixes at
+    least, though its code, followed instruction by instruction, is right. Halves of 64 are right there.
+    """
+    side = padded(head_dim)
+    return 128 if side == 64 and fp8_of(keys) == "ptx" else side
+
+
 def exponents(scale: float, softcap: float | None) -> tuple[float, float]:
     """`inner` and `outer` of `fold_keys`, for a scale above 0."""
     if softcap is None:

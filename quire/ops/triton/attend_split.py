@@ -24,6 +24,7 @@ from quire.ops.triton.attend_keys import (
     mean_of,
     nothing_mixed,
     padded,
+    padded_head,
     paired_values,
     reach_of,
     scaled_exponents,
@@ -265,7 +266,7 @@ def attend_split(
     num_sequences, num_heads, head_dim = query.shape
     _, block_size, num_kv_heads, _ = keys.shape
     group = num_heads // num_kv_heads
-    num_rows, padded_dim = padded(group), padded(head_dim)
+    num_rows, padded_dim = padded(group), padded_head(head_dim, keys)
     tiling = choose_split_tiling(card_of(query.device), num_sequences, num_rows, head_dim, keys.element_size())
     tile = tiling.positions
     most_positions = min(tables.shape[1] * block_size, window or chunk or sys.maxsize)

@@ -20,6 +20,7 @@ from quire.ops.triton.attend_keys import (
     mean_of,
     nothing_mixed,
     padded,
+    padded_head,
     paired_values,
     scaled_exponents,
 )
@@ -133,7 +134,9 @@ def shared_prefix_attention(
     assert len(query) == len(lengths), "one new token a sequence"
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     before = None
-    if window is None and chunk is None:  # which of a prefix a window sees differs from sequence to sequence
+    # which of a prefix a window sees differs from sequence to sequence; until it is known what goes wrong with fp8
+    # (`padded_head`), each sequence reads its own
+    if window is None and chunk is None and fp8_of(keys) != "ptx":
         before = _parts_before(query, keys, values, tables, tiles, scale, softcap, scales)
     how = (scale, window, softcap, scales, sinks, chunk)
     attend_split(output, query, keys, values, tables, lengths, *how, before)
@@ -169,7 +172,7 @@ def _parts_before(
             "block_size": block_size,
             "group": group,
             "head_dim": head_dim,
-            "padded_dim": padded(head_dim),
+            "padded_dim": padded_head(head_dim, keys),
             "most_members": most_members,
             "num_rows": padded(most_members * group),
             "tile_size": tile,

@@ -118,7 +118,10 @@ def test_what_is_out_of_range_is_the_largest_and_nan_stays(stored: torch.dtype) 
 @both_formats
 @pytest.mark.parametrize(
     ("head_dim", "scales"),
-    rarely([(8, SCALES), (80, None), (8, None), (80, SCALES), (128, SCALES), (256, None)], every=4),
+    rarely(
+        [(8, SCALES), (80, None), (8, None), (80, SCALES), (64, SCALES), (128, SCALES), (64, None), (256, None)],
+        every=4,
+    ),
 )
 def test_attention_over_what_the_cache_stands_for(
     sequences: Sequences, stored: torch.dtype, head_dim: int, scales: tuple[float, float] | None
