@@ -20,7 +20,7 @@ Sum = Callable[[Tensor], Tensor]
 """Of a tensor over all ranks, in place."""
 
 _MOST_BYTES = 1 << 20
-"""Of a sum: more takes longer than a ring, on every link there is."""
+"""Of a sum: each rank reads all of every other one's, where a ring moves two parts of it in all."""
 _MOST_RANKS = 16
 _SIZES = tuple(1 << power for power in range(13, _MOST_BYTES.bit_length()))
 """Bytes of the sums that are timed."""
