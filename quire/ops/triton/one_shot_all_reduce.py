@@ -60,7 +60,7 @@ def one_shot_all_reduce(
 @triton.jit
 def _part(memory, call, kind: tl.constexpr, half_bytes, halves_at: tl.constexpr):
     """Where a rank's numbers of this call are in its memory."""
-    half = memory + halves_at + (call % 2).to(tl.int64) * half_bytes
+    half = memory + halves_at + (call & 1).to(tl.int64) * half_bytes  # % would be negative once calls are
     return tl.multiple_of(half.to(tl.pointer_type(kind)), 16)
 
 
@@ -94,7 +94,7 @@ def _one_shot(
     signals = own.to(tl.pointer_type(tl.int32)) + program * ranks
     looks = most_looks
     for other in tl.static_range(ranks):
-        # it may be a call ahead already; differences are right where numbers of calls wrap around
+        # it may be a call ahead already; differences are right where numbers of calls wrap around, after some days
         while (tl.atomic_add(signals + other, 0, sem="acquire", scope="sys") - call < 0) & (looks > 0):
             looks -= 1
             if tl.atomic_add(gone_at, 0, sem="relaxed", scope="sys") != 0:

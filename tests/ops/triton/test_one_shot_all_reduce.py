@@ -37,27 +37,29 @@ import torch
 from quire.ops.triton.one_shot_all_reduce import PROGRAMS, one_shot_all_reduce, signal_bytes
 from tests.ops.triton.test_one_shot_all_reduce import CALLS, part
 
-rank, ranks, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+rank, ranks, folder, first = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
 half_bytes = 1 << 20
 size = signal_bytes(ranks) + 2 * half_bytes
 memories = [
     torch.from_file(str(folder / f"memory {each}"), shared=True, size=size, dtype=torch.uint8) for each in range(ranks)
 ]
 peers = torch.tensor([memory.data_ptr() for memory in memories], dtype=torch.int64)
-calls, gone = torch.zeros(PROGRAMS, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+calls, gone = torch.full((PROGRAMS,), first, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
 found = [one_shot_all_reduce(part(rank, call), peers, calls, gone, rank, half_bytes) for call in range(len(CALLS))]
 torch.save(found, folder / f"found {rank}")
 """
 
 
-def start(rank: int, ranks: int, folder: Path) -> "subprocess.Popen[bytes]":
+def start(rank: int, ranks: int, folder: Path, first: int) -> "subprocess.Popen[bytes]":
     environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.Popen([sys.executable, "-c", RANK, str(rank), str(ranks), str(folder)], env=environment)
+    return subprocess.Popen(
+        [sys.executable, "-c", RANK, str(rank), str(ranks), str(folder), str(first)], env=environment
+    )
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_every_rank_has_the_sum_of_all(tmp_path: Path, ranks: int) -> None:
-    running = [start(rank, ranks, tmp_path) for rank in range(ranks)]
+@pytest.mark.parametrize(("ranks", "first"), [(2, 2**31 - 4), (3, 0)], ids=["calls wrap around", "three"])
+def test_every_rank_has_the_sum_of_all(tmp_path: Path, ranks: int, first: int) -> None:
+    running = [start(rank, ranks, tmp_path, first) for rank in range(ranks)]
     assert [each.wait() for each in running] == [0] * ranks
     found = [torch.load(tmp_path / f"found {rank}", weights_only=True) for rank in range(ranks)]
     for call in range(len(CALLS)):
