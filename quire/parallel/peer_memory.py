@@ -12,6 +12,10 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 """Of the kernel that this host runs, whatever containers on it are called."""
 
 
+_FAILURES = (RuntimeError, TypeError, ValueError)
+"""Of the driver, and of a torch that shares memory in another form: no reason for a model not to start."""
+
+
 class NoPeerMemory(RuntimeError):
     """Ranks cannot reach each other's memory. All of them are told."""
 
@@ -45,22 +49,22 @@ def open_peer_memory(store: Any, rank: int, ranks: int, num_bytes: int, device: 
     try:
         _, *shared = own.untyped_storage()._share_cuda_()  # type: ignore[no-untyped-call]
         parts = tuple(shared)
-    except RuntimeError as error:
+    except _FAILURES as error:
         failure = _first_line(error)
     host = _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""
     for other, encoded in enumerate(_exchanged(store, "memory", rank, ranks, _Handle(host, parts))):
-        handle = msgspec.json.decode(encoded, type=_Handle)
         if other == rank or failure:
             continue
-        if handle.host != host:
-            failure = "ranks are on several hosts"
-        elif handle.parts is None:
-            failure = f"rank {other} cannot share its memory"
-        else:
-            try:
+        try:
+            handle = msgspec.json.decode(encoded, type=_Handle)
+            if handle.host != host:
+                failure = "ranks are on several hosts"
+            elif handle.parts is None:
+                failure = f"rank {other} cannot share its memory"
+            else:
                 opened[other] = torch.UntypedStorage._new_shared_cuda(device.index or 0, *handle.parts)
-            except RuntimeError as error:
-                failure = f"rank {other}'s memory: {_first_line(error)}"
+        except _FAILURES as error:
+            failure = f"rank {other}'s memory: {_first_line(error)}"
     failures = [msgspec.json.decode(each) for each in _exchanged(store, "opened", rank, ranks, failure)]
     if any(failures):
         raise NoPeerMemory(next(each for each in failures if each))
@@ -74,5 +78,5 @@ def _exchanged(store: Any, what: str, rank: int, ranks: int, own: object) -> lis
     return [store.get(f"{what} {other}") for other in range(ranks)]
 
 
-def _first_line(error: RuntimeError) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]

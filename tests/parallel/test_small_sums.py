@@ -38,6 +38,12 @@ def test_memory_that_cannot_be_shared(tmp_path: Path) -> None:
     assert told == [told[0]] * 3
 
 
+def test_a_torch_that_shares_memory_in_another_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.UntypedStorage, "_share_cuda_", lambda self: (0, b"", 64))
+    [told] = set(refusals(tmp_path, 2))
+    assert "memory" in told
+
+
 def test_ranks_of_several_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Boot:
         """Another one each time it is asked."""
